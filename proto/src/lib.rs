@@ -1,0 +1,9 @@
+//! The gRPC contract between agents and aggregator, as generated from `flowskew/v1/collector.proto`; the comments there
+//! are the documentation.
+#![forbid(unsafe_code)]
+
+/// Version 1 of the contract.
+#[expect(missing_docs, reason = "generated; the comments are in the proto file, not each item has one")]
+pub mod v1 {
+    tonic::include_proto!("flowskew.v1");
+}

@@ -1,0 +1,75 @@
+//! The maps. Their sizes are defaults, which the agent overrides when it loads the programs.
+
+use core::ptr;
+
+use aya_ebpf::{
+    bindings::BPF_F_NO_PREALLOC,
+    macros::map,
+    maps::{HashMap, LpmTrie, PerCpuArray, RingBuf},
+};
+use flowskew_agent_ebpf::{Address, Flow, LedgerKey, LedgerValue, WatchedKey, loss};
+
+/// Counters by local address, port and cgroup: the figures that everything else is made of.
+#[map]
+pub static LEDGER: HashMap<LedgerKey, LedgerValue> = HashMap::with_max_entries(16_384, BPF_F_NO_PREALLOC);
+
+/// Open flows by the address of the kernel's socket.
+#[map]
+pub static FLOWS: HashMap<u64, Flow> = HashMap::with_max_entries(262_144, BPF_F_NO_PREALLOC);
+
+/// Endpoints whose single flows are told in EVENTS.
+#[map]
+pub static WATCHED: HashMap<WatchedKey, u8> = HashMap::with_max_entries(4_096, BPF_F_NO_PREALLOC);
+
+/// Source class by the longest prefix of the client's address. Empty until the agent has an assignment, and from then on
+/// with an entry of length 0 for external, so that a miss means: not classified.
+#[map]
+pub static CLASSES: LpmTrie<Address, u8> = LpmTrie::with_max_entries(65_536, 0);
+
+/// Opens and closes of watched endpoints, as they happen.
+#[map]
+pub static EVENTS: RingBuf = RingBuf::with_byte_size(1 << 20, 0);
+
+/// What could not be counted or told, indexed by [`loss`].
+#[map]
+pub static LOSSES: PerCpuArray<u64> = PerCpuArray::with_max_entries(loss::COUNT, 0);
+
+/// Listening ports by network namespace, while seeding.
+#[map]
+pub static LISTENERS: HashMap<Listener, u8> = HashMap::with_max_entries(65_536, BPF_F_NO_PREALLOC);
+
+/// Key of LISTENERS.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Listener {
+    /// Address of the kernel's network namespace.
+    pub net: u64,
+    /// Local port, host order.
+    pub port: u64,
+}
+
+/// Only ever goes from 0 to 1. Rust has no atomic access on this target, so it is read and written as volatile.
+static mut FLOWS_OVERFLOWED: u32 = 0;
+
+/// A flow has found FLOWS full: from now on, the close of an unknown socket may be that of a flow counted as opened.
+#[inline(always)]
+pub fn note_flows_overflow() {
+    // SAFETY: an aligned word; all writers write the same.
+    unsafe { ptr::write_volatile(&raw mut FLOWS_OVERFLOWED, 1) };
+}
+
+/// Whether FLOWS has ever been full.
+#[inline(always)]
+pub fn flows_have_overflowed() -> bool {
+    // SAFETY: as above.
+    unsafe { ptr::read_volatile(&raw const FLOWS_OVERFLOWED) != 0 }
+}
+
+/// Adds one to a loss.
+#[inline(always)]
+pub fn count_loss(index: u32) {
+    if let Some(counter) = LOSSES.get_ptr_mut(index) {
+        // SAFETY: the pointer is into this CPU's slot of the array, and programs of one CPU do not run in parallel.
+        unsafe { *counter += 1 };
+    }
+}

@@ -1,0 +1,283 @@
+//! The kernel side, seen from user space: loads the programs, attaches them, takes up what is already open, reads counters.
+
+use std::{
+    collections::HashSet,
+    io::Read,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use aya::{
+    Btf, Ebpf, EbpfError, EbpfLoader,
+    maps::{HashMap, LpmTrie, MapData, MapError, PerCpuArray, RingBuf, lpm_trie},
+    programs::{BtfTracePoint, Iter, ProgramError},
+};
+use flowskew_agent_ebpf::{Address, LedgerKey, LedgerValue, WatchedKey, loss, source_class};
+use thiserror::Error;
+
+use crate::config::MapSizes;
+
+mod log;
+pub mod object;
+pub mod offsets;
+pub mod requirements;
+
+use requirements::State;
+
+/// Something that the kernel refused.
+#[derive(Debug, Error)]
+pub enum KernelError {
+    /// What the agent cannot work without; each with its remedy.
+    #[error("this machine lacks what the agent needs:\n{0}")]
+    Requirements(String),
+    /// Built without the kernel programs.
+    #[error(transparent)]
+    NotBuiltIn(#[from] object::NotBuiltIn),
+    /// A field that the programs read is not known.
+    #[error(transparent)]
+    Offset(#[from] offsets::OffsetError),
+    /// The object or a map was refused.
+    #[error("the kernel refused the eBPF object: {0}")]
+    Load(#[from] EbpfError),
+    /// A program was refused.
+    #[error("the kernel refused the program {program}: {error}")]
+    Program {
+        /// Name of the program.
+        program: &'static str,
+        /// What the kernel said.
+        error: ProgramError,
+    },
+    /// The object has not what this agent expects: they were built from different sources.
+    #[error("the eBPF object has no {0}: build it again with `cargo xtask build-ebpf`")]
+    Absent(&'static str),
+    /// An iterator could not be started.
+    #[error("cannot start the walk over open files: {0}")]
+    Walk(#[from] aya::programs::links::LinkError),
+    /// A map could not be read or written.
+    #[error("map {map}: {error}")]
+    Map {
+        /// Name of the map.
+        map: &'static str,
+        /// What the kernel said.
+        error: MapError,
+    },
+    /// The kernel's BTF could not be read by the loader.
+    #[error("cannot read the kernel's type information: {0}")]
+    Btf(#[from] aya::BtfError),
+    /// The programs' log could not be read.
+    #[error("cannot read the log of the eBPF programs: {0}")]
+    Log(#[from] aya_log::Error),
+    /// An iterator or a ring could not be read.
+    #[error("cannot read from the kernel: {0}")]
+    Read(#[from] std::io::Error),
+}
+
+/// The counters of the node at one moment.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Snapshot {
+    /// Wall clock, milliseconds since 1970.
+    pub taken_at_ms: u64,
+    /// One entry for each local address, port and cgroup; order does not matter.
+    pub entries: Vec<(LedgerKey, LedgerValue)>,
+    /// What could not be counted, since the programs were loaded.
+    pub losses: KernelLosses,
+}
+
+/// Losses that the kernel programs counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct KernelLosses {
+    /// Events that found the ring full.
+    pub ring_full: u64,
+    /// Flows that found FLOWS full.
+    pub flows_full: u64,
+    /// Flows that found LEDGER full.
+    pub ledger_full: u64,
+    /// Closes of flows that FLOWS did not hold.
+    pub orphan_close: u64,
+}
+
+/// The loaded programs and their maps. Dropping it detaches and frees them.
+pub struct Kernel {
+    ebpf: Ebpf,
+    btf: Btf,
+    ledger: HashMap<MapData, LedgerKey, LedgerValue>,
+    losses: PerCpuArray<MapData, u64>,
+    watched: HashMap<MapData, WatchedKey, u8>,
+    classes: LpmTrie<MapData, Address, u8>,
+}
+
+impl Kernel {
+    /// Checks the machine, loads the programs and makes the maps. Nothing is counted before [`Kernel::attach`].
+    pub fn load(sizes: &MapSizes) -> Result<Self, KernelError> {
+        check_requirements()?;
+        let object = object::embedded()?;
+        let offsets = offsets::resolve()?;
+        let btf = Btf::from_sys_fs()?;
+        let page = u32::try_from(rustix::param::page_size()).unwrap_or(4_096);
+        let log_level: u8 = if sizes.kernel_log { aya_log::Level::Debug as u8 } else { 0 };
+
+        lift_memory_limit();
+        let mut loader = EbpfLoader::new();
+        loader
+            .map_max_entries("FLOWS", sizes.max_flows)
+            .map_max_entries("LEDGER", sizes.max_ledger)
+            .map_max_entries("EVENTS", sizes.ring_bytes.max(page).next_power_of_two())
+            .override_global(aya_log::LEVEL, &log_level, true);
+        if !sizes.kernel_log {
+            loader.map_max_entries("AYA_LOGS", page);
+        }
+        for (global, offset) in &offsets {
+            loader.override_global(global, offset, true);
+        }
+        let mut ebpf = loader.load(object)?;
+
+        Ok(Self {
+            ledger: take_map(&mut ebpf, "LEDGER")?,
+            losses: take_map(&mut ebpf, "LOSSES")?,
+            watched: take_map(&mut ebpf, "WATCHED")?,
+            classes: take_map(&mut ebpf, "CLASSES")?,
+            ebpf,
+            btf,
+        })
+    }
+
+    /// Begins to count.
+    pub fn attach(&mut self) -> Result<(), KernelError> {
+        const PROGRAM: &str = "inet_sock_set_state";
+        let program: &mut BtfTracePoint = program(&mut self.ebpf, PROGRAM)?;
+        program
+            .load(PROGRAM, &self.btf)
+            .and_then(|()| program.attach().map(|_link| ()))
+            .map_err(|error| KernelError::Program { program: PROGRAM, error })
+    }
+
+    /// Takes up the flows that are already open, as established but never as opened. Safe to call while flows open and
+    /// close; flows that are known are left alone.
+    pub fn seed(&mut self) -> Result<(), KernelError> {
+        self.walk("seed_listeners")?;
+        self.walk("seed_flows")
+    }
+
+    /// Runs an iterator over all open files once.
+    fn walk(&mut self, name: &'static str) -> Result<(), KernelError> {
+        let program: &mut Iter = program(&mut self.ebpf, name)?;
+        let link = program
+            .load("task_file", &self.btf)
+            .and_then(|()| program.attach())
+            .and_then(|id| program.take_link(id))
+            .map_err(|error| KernelError::Program { program: name, error })?;
+        let mut file = link.into_file()?;
+        // The programs print nothing; reading is what runs them.
+        file.read_to_end(&mut Vec::new())?;
+        program.unload().map_err(|error| KernelError::Program { program: name, error })
+    }
+
+    /// Reads all counters.
+    pub fn snapshot(&self) -> Result<Snapshot, KernelError> {
+        let mut entries = Vec::new();
+        for entry in self.ledger.iter() {
+            entries.push(entry.map_err(|error| KernelError::Map { map: "LEDGER", error })?);
+        }
+        let loss = |index| -> Result<u64, KernelError> {
+            let values = self.losses.get(&index, 0).map_err(|error| KernelError::Map { map: "LOSSES", error })?;
+            Ok(values.iter().sum())
+        };
+        Ok(Snapshot {
+            taken_at_ms: now_ms(),
+            entries,
+            losses: KernelLosses {
+                ring_full: loss(loss::RING_FULL)?,
+                flows_full: loss(loss::FLOWS_FULL)?,
+                ledger_full: loss(loss::LEDGER_FULL)?,
+                orphan_close: loss(loss::ORPHAN_CLOSE)?,
+            },
+        })
+    }
+
+    /// Makes the programs tell the single flows of these endpoints, and of no others.
+    pub fn watch(&mut self, endpoints: &HashSet<WatchedKey>) -> Result<(), KernelError> {
+        let failed = |error| KernelError::Map { map: "WATCHED", error };
+        let present: HashSet<WatchedKey> = self.watched.keys().collect::<Result<_, _>>().map_err(failed)?;
+        for key in present.difference(endpoints) {
+            self.watched.remove(key).map_err(failed)?;
+        }
+        for key in endpoints.difference(&present) {
+            self.watched.insert(key, 1, 0).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the programs class clients by these prefixes, and all others as external.
+    pub fn classify(&mut self, prefixes: &std::collections::HashMap<(Address, u32), u8>) -> Result<(), KernelError> {
+        let failed = |error| KernelError::Map { map: "CLASSES", error };
+        let everything = lpm_trie::Key::new(0, [0; 16]);
+        let mut stale = Vec::new();
+        for key in self.classes.keys() {
+            let key = key.map_err(failed)?;
+            let known = prefixes.contains_key(&(key.data(), key.prefix_len()));
+            if !known && key.prefix_len() != 0 {
+                stale.push(key);
+            }
+        }
+        for (&(address, length), class) in prefixes {
+            self.classes.insert(&lpm_trie::Key::new(length, address), class, 0).map_err(failed)?;
+        }
+        // Last, so that no client of a pod is taken for external in between.
+        self.classes.insert(&everything, source_class::EXTERNAL, 0).map_err(failed)?;
+        for key in stale {
+            self.classes.remove(&key).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// The stream of single flows. Can be taken once.
+    pub fn take_events(&mut self) -> Result<RingBuf<MapData>, KernelError> {
+        take_map(&mut self.ebpf, "EVENTS")
+    }
+
+    /// Passes on the programs' own log, when it was asked for, until the agent ends.
+    pub fn forward_log(&mut self) -> Result<(), KernelError> {
+        log::forward(&mut self.ebpf)
+    }
+}
+
+fn check_requirements() -> Result<(), KernelError> {
+    let mut missing = Vec::new();
+    for requirement in requirements::all() {
+        match requirement.state {
+            State::Met(_) => {}
+            State::Degraded(what) => tracing::warn!("{}: {what}", requirement.name),
+            State::Missing(what) => missing.push(format!("  {}: {what}", requirement.name)),
+        }
+    }
+    if missing.is_empty() { Ok(()) } else { Err(KernelError::Requirements(missing.join("\n"))) }
+}
+
+/// Kernels before 5.11 count maps against the locked-memory limit.
+fn lift_memory_limit() {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    if let Err(error) = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None }) {
+        tracing::debug!("cannot lift the locked-memory limit, which only kernels before 5.11 need: {error}");
+    }
+}
+
+fn take_map<T>(ebpf: &mut Ebpf, name: &'static str) -> Result<T, KernelError>
+where
+    T: TryFrom<aya::maps::Map, Error = MapError>,
+{
+    let map = ebpf.take_map(name).ok_or(KernelError::Absent(name))?;
+    map.try_into().map_err(|error| KernelError::Map { map: name, error })
+}
+
+fn program<'a, T>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut T, KernelError>
+where
+    &'a mut T: TryFrom<&'a mut aya::programs::Program, Error = ProgramError>,
+{
+    let program = ebpf.program_mut(name).ok_or(KernelError::Absent(name))?;
+    program.try_into().map_err(|error| KernelError::Program { program: name, error })
+}
+
+/// Wall clock, milliseconds since 1970.
+pub fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

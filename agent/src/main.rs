@@ -1,0 +1,33 @@
+//! `flowskew-agent`: parses the command line and runs one command.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use flowskew_agent::{
+    check,
+    config::{Cli, Command},
+    run, top,
+};
+use tracing_subscriber::EnvFilter;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let cli = Cli::parse();
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::try_new(&cli.log).unwrap_or_else(|_| EnvFilter::new("info")))
+        .with_writer(std::io::stderr)
+        .init();
+    let result = match cli.command {
+        Command::Run(config) => run::run(config).await,
+        Command::Top(config) => top::run(config).await,
+        Command::Check => check::run(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Reports and their queue: in, snapshots and acknowledgements; out, reports to send, in order, again after each loss of the
+//! stream until they are acknowledged.
+
+use std::collections::VecDeque;
+
+use flowskew_proto::v1;
+
+use crate::{convert, kernel::Snapshot};
+
+/// Numbers the reports of one epoch and keeps those that the aggregator has not acknowledged.
+#[derive(Debug)]
+pub struct ReportQueue {
+    epoch: u64,
+    epoch_started_at_ms: u64,
+    capacity: usize,
+    last_sequence: u64,
+    /// Not acknowledged, oldest first.
+    pending: VecDeque<v1::Report>,
+    /// The last that was acknowledged: the baseline for an aggregator that has lost its memory.
+    acknowledged: Option<v1::Report>,
+    /// Whether the baseline is due on the present stream.
+    baseline_due: bool,
+    /// Highest sequence sent on the present stream.
+    sent: u64,
+    dropped: u64,
+    acknowledgements: u64,
+}
+
+impl ReportQueue {
+    /// An empty queue for a new epoch. `capacity` is at least 2.
+    pub fn new(epoch: u64, epoch_started_at_ms: u64, capacity: usize) -> Self {
+        Self {
+            epoch,
+            epoch_started_at_ms,
+            capacity: capacity.max(2),
+            last_sequence: 0,
+            pending: VecDeque::new(),
+            acknowledged: None,
+            baseline_due: false,
+            sent: 0,
+            dropped: 0,
+            acknowledgements: 0,
+        }
+    }
+
+    /// The epoch of all reports.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Reports dropped because the queue was full.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Reports that the aggregator has taken.
+    pub fn acknowledgements(&self) -> u64 {
+        self.acknowledgements
+    }
+
+    /// Reports that wait to be acknowledged.
+    pub fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Makes the next report. When the queue is full, the oldest but one is dropped: counters are cumulative, so the report
+    /// after it carries its counts, while the oldest says where counting began.
+    pub fn push(&mut self, snapshot: &Snapshot) {
+        if self.pending.len() >= self.capacity {
+            self.pending.remove(1);
+            self.dropped += 1;
+        }
+        self.last_sequence += 1;
+        self.pending.push_back(v1::Report {
+            epoch: self.epoch,
+            sequence: self.last_sequence,
+            taken_at_ms: snapshot.taken_at_ms,
+            sent_at_ms: 0,
+            epoch_started_at_ms: self.epoch_started_at_ms,
+            entries: snapshot.entries.iter().map(|(key, value)| convert::ledger_entry(key, value)).collect(),
+            losses: Some(convert::losses(snapshot.losses, self.dropped)),
+        });
+    }
+
+    /// A new stream: everything that is not acknowledged is due again, after the baseline.
+    pub fn connected(&mut self) {
+        self.baseline_due = self.acknowledged.is_some();
+        self.sent = 0;
+    }
+
+    /// The next report to send on the present stream, stamped with the time of sending.
+    pub fn next(&mut self, now_ms: u64) -> Option<v1::Report> {
+        let mut report = if self.baseline_due {
+            self.baseline_due = false;
+            self.acknowledged.clone()?
+        } else {
+            let report = self.pending.iter().find(|report| report.sequence > self.sent)?.clone();
+            self.sent = report.sequence;
+            report
+        };
+        report.sent_at_ms = now_ms;
+        Some(report)
+    }
+
+    /// The aggregator has taken all reports up to this one. Acknowledgements of another epoch, or of reports that were never
+    /// made, mean nothing.
+    pub fn acknowledge(&mut self, epoch: u64, sequence: u64) {
+        if epoch != self.epoch || sequence > self.last_sequence {
+            return;
+        }
+        while let Some(report) = self.pending.pop_front_if(|report| report.sequence <= sequence) {
+            self.acknowledgements += 1;
+            self.acknowledged = Some(report);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(capacity: usize, reports: usize) -> ReportQueue {
+        let mut queue = ReportQueue::new(42, 1, capacity);
+        for _ in 0..reports {
+            queue.push(&Snapshot::default());
+        }
+        queue
+    }
+
+    fn sequences(queue: &mut ReportQueue) -> Vec<u64> {
+        std::iter::from_fn(|| queue.next(5)).map(|report| report.sequence).collect()
+    }
+
+    #[test]
+    fn each_report_is_sent_once_on_a_stream() {
+        let mut queue = queue(10, 3);
+        assert_eq!(sequences(&mut queue), [1, 2, 3]);
+        assert_eq!(sequences(&mut queue), [0; 0]);
+        queue.push(&Snapshot::default());
+        assert_eq!(sequences(&mut queue), [4]);
+    }
+
+    #[test]
+    fn a_new_stream_starts_with_the_baseline_and_all_that_is_not_acknowledged() {
+        let mut queue = queue(10, 4);
+        assert_eq!(sequences(&mut queue), [1, 2, 3, 4]);
+        queue.acknowledge(42, 2);
+        assert_eq!((queue.pending(), queue.acknowledgements()), (2, 2));
+        queue.connected();
+        assert_eq!(sequences(&mut queue), [2, 3, 4]);
+        queue.acknowledge(42, 4);
+        queue.connected();
+        assert_eq!(sequences(&mut queue), [4]);
+    }
+
+    #[test]
+    fn a_full_queue_drops_the_oldest_but_one_and_says_so() {
+        let mut queue = queue(3, 5);
+        assert_eq!(queue.dropped(), 2);
+        let reports: Vec<_> = std::iter::from_fn(|| queue.next(5)).collect();
+        assert_eq!(reports.iter().map(|report| report.sequence).collect::<Vec<_>>(), [1, 4, 5]);
+        assert_eq!(reports[2].losses.as_ref().map(|losses| losses.reports_dropped), Some(2));
+        assert_eq!(reports[0].sent_at_ms, 5);
+    }
+
+    #[test]
+    fn strange_acknowledgements_change_nothing() {
+        let mut queue = queue(10, 2);
+        queue.acknowledge(7, 2);
+        queue.acknowledge(42, 3);
+        assert_eq!(queue.pending(), 2);
+        queue.acknowledge(42, 1);
+        queue.acknowledge(42, 1);
+        assert_eq!((queue.pending(), queue.acknowledgements()), (1, 1));
+    }
+}

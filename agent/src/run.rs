@@ -1,0 +1,215 @@
+//! `flowskew-agent run`: one task owns the kernel programs, the queue of reports and the stream's state. In, ticks, what
+//! happens upstream, and signals; out, reports and what is published for /metrics.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use flowskew_proto::v1::{AgentMessage, Hello, agent_message, aggregator_message::Message};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::{mpsc, watch},
+    time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until},
+};
+
+use crate::{
+    config::RunConfig,
+    convert,
+    events::{self, EventMetrics},
+    http,
+    kernel::{Kernel, KernelError, now_ms, requirements},
+    metrics::Published,
+    report::ReportQueue,
+    upstream::{self, Event},
+};
+
+/// Runs until SIGTERM or SIGINT.
+pub async fn run(config: RunConfig) -> anyhow::Result<()> {
+    let endpoint = config.aggregator.as_deref().map(upstream::endpoint).transpose()?;
+    let listener = http::bind(config.http_listen).await?;
+    let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
+
+    let mut kernel = Kernel::load(&config.maps)?;
+    if config.maps.kernel_log {
+        kernel.forward_log()?;
+    }
+    let event_metrics = EventMetrics::default();
+    let ring = kernel.take_events()?;
+    kernel.attach()?;
+    let epoch_started_at_ms = now_ms();
+    tracing::info!(node = config.node, "counting; kernel {}", requirements::kernel_release());
+
+    // Milliseconds would do, were it not for two starts within one.
+    let epoch = epoch_started_at_ms << 16 | u64::from(std::process::id() & 0xffff);
+    let (events, mut upstream_events) = mpsc::channel(upstream::IN_FLIGHT * 2);
+    let has_aggregator = endpoint.is_some();
+    if let Some(endpoint) = endpoint {
+        tokio::spawn(upstream::run(endpoint, hello(&config, epoch), events));
+    } else {
+        tracing::warn!("no --aggregator: nothing is reported, only /metrics on {}", config.http_listen);
+    }
+    let (publisher, published) = watch::channel(Published::default());
+    let mut http = tokio::spawn(http::serve(listener, published, event_metrics.clone()));
+    tokio::spawn(events::drain(ring, event_metrics));
+
+    let mut agent = Agent {
+        queue: ReportQueue::new(epoch, epoch_started_at_ms, config.report_queue as usize),
+        ticker: ticker(config.report_interval),
+        kernel,
+        stream: None,
+        publisher,
+        config,
+    };
+    let mut seed_at = Instant::now();
+    if has_aggregator {
+        seed_at += agent.config.assignment_wait;
+    }
+    loop {
+        tokio::select! {
+            () = sleep_until(seed_at), if !agent.ready() => agent.seed()?,
+            _ = agent.ticker.tick(), if agent.ready() => agent.report()?,
+            Some(event) = upstream_events.recv() => agent.upstream(event)?,
+            _ = terminate.recv() => break,
+            _ = tokio::signal::ctrl_c() => break,
+            stopped = &mut http => stopped?.context("the HTTP port stopped")?,
+        }
+    }
+    agent.shut_down(&mut upstream_events).await
+}
+
+fn hello(config: &RunConfig, epoch: u64) -> Hello {
+    Hello {
+        node: config.node.clone(),
+        agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+        abi_version: flowskew_agent_ebpf::ABI_VERSION,
+        kernel_release: requirements::kernel_release(),
+        epoch,
+    }
+}
+
+fn ticker(interval: Duration) -> Interval {
+    let mut ticker = interval_at(Instant::now() + interval, interval);
+    ticker.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticker
+}
+
+/// The agent's state, all of it.
+struct Agent {
+    config: RunConfig,
+    kernel: Kernel,
+    queue: ReportQueue,
+    ticker: Interval,
+    stream: Option<mpsc::Sender<AgentMessage>>,
+    publisher: watch::Sender<Published>,
+}
+
+impl Agent {
+    fn ready(&self) -> bool {
+        self.publisher.borrow().ready
+    }
+
+    /// Takes up open flows, and is ready from then on. Without this the agent still counts what opens from now on.
+    fn seed(&mut self) -> Result<(), KernelError> {
+        let failed = self.kernel.seed().err().map(|error| error.to_string());
+        if let Some(error) = &failed {
+            tracing::warn!("flows that are already open are not in 'established': {error}");
+        }
+        self.publisher.send_modify(|published| {
+            published.seeding_failed = failed;
+            published.ready = true;
+        });
+        self.report()
+    }
+
+    /// Reads the counters and queues a report.
+    fn report(&mut self) -> Result<(), KernelError> {
+        let snapshot = self.kernel.snapshot()?;
+        if self.config.aggregator.is_some() {
+            self.queue.push(&snapshot);
+        }
+        self.publisher.send_modify(|published| published.snapshot = snapshot);
+        self.send_due();
+        Ok(())
+    }
+
+    /// Sends as many reports as the stream takes.
+    fn send_due(&mut self) {
+        if let Some(stream) = &self.stream {
+            while let Ok(slot) = stream.try_reserve() {
+                let Some(report) = self.queue.next(now_ms()) else { break };
+                slot.send(AgentMessage { message: Some(agent_message::Message::Report(report)) });
+            }
+        }
+        self.publisher.send_modify(|published| {
+            published.connected = self.stream.is_some();
+            published.reports_pending = self.queue.pending();
+            published.reports_acknowledged = self.queue.acknowledgements();
+            published.reports_dropped = self.queue.dropped();
+        });
+    }
+
+    fn upstream(&mut self, event: Event) -> Result<(), KernelError> {
+        match event {
+            Event::Connected(stream) => {
+                tracing::info!("connected to the aggregator");
+                self.queue.connected();
+                self.stream = Some(stream);
+            }
+            Event::Disconnected(reason) => {
+                // Once for each loss, not for each attempt.
+                if self.stream.take().is_some() || !self.ready() {
+                    tracing::warn!("no stream to the aggregator, reports are kept: {reason}");
+                } else {
+                    tracing::debug!("still no stream to the aggregator: {reason}");
+                }
+            }
+            Event::Message(Message::Ack(ack)) => self.queue.acknowledge(ack.epoch, ack.sequence),
+            Event::Message(Message::Assignment(assignment)) => {
+                self.assign(convert::assignment(assignment))?;
+                if !self.ready() {
+                    return self.seed();
+                }
+            }
+        }
+        self.send_due();
+        Ok(())
+    }
+
+    fn assign(&mut self, assignment: crate::assignment::Assignment) -> Result<(), KernelError> {
+        if assignment.ignored > 0 {
+            tracing::warn!("{} items of the assignment were malformed or too many, and are ignored", assignment.ignored);
+        }
+        assignment.apply(&mut self.kernel)?;
+        let interval = assignment.report_interval_ms.map_or(self.config.report_interval, Duration::from_millis);
+        if interval != self.ticker.period() && interval >= Duration::from_millis(100) {
+            self.ticker = ticker(interval);
+        }
+        tracing::info!(
+            version = assignment.version,
+            endpoints = assignment.endpoints.len(),
+            prefixes = assignment.prefixes.len(),
+            ?interval,
+            "assignment"
+        );
+        self.publisher.send_modify(|published| published.endpoints = Some(assignment.endpoints));
+        Ok(())
+    }
+
+    /// A last report, and time for the aggregator to take it.
+    async fn shut_down(mut self, events: &mut mpsc::Receiver<Event>) -> anyhow::Result<()> {
+        if self.ready() {
+            self.report()?;
+        }
+        let deadline = Instant::now() + self.config.drain_timeout;
+        while self.queue.pending() > 0 && self.stream.is_some() {
+            tokio::select! {
+                Some(event) = events.recv() => self.upstream(event)?,
+                () = sleep_until(deadline) => break,
+            }
+        }
+        match self.queue.pending() {
+            0 => tracing::info!("stopped"),
+            left => tracing::warn!("stopped; {left} reports were not taken by the aggregator"),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,46 @@
+//! Tests of the analysis: tables with numbers worked out by hand, properties of any input, calibration on samples.
+
+mod calibration;
+mod properties;
+mod tables;
+
+use super::{Analysis, EndpointInput, NodeInput, ServiceInput, analyse};
+
+/// A Service from one slice of (new, established) per node. Nodes are n1, n2, ..., pods n1-1, n1-2, ...
+fn service(nodes: &[&[(u64, u64)]]) -> ServiceInput {
+    let name = |node: usize| format!("n{}", node + 1);
+    let pod = |node: usize, i: usize, flows: &(u64, u64)| EndpointInput {
+        pod: format!("{}-{}", name(node), i + 1),
+        node,
+        new: flows.0,
+        established: flows.1,
+    };
+    ServiceInput {
+        service: "gateway/telemetry".to_owned(),
+        window_seconds: 300,
+        nodes: (0..nodes.len())
+            .map(|node| NodeInput {
+                name: name(node),
+                reporting: true,
+            })
+            .collect(),
+        endpoints: nodes
+            .iter()
+            .enumerate()
+            .flat_map(|(node, pods)| pods.iter().enumerate().map(move |(i, flows)| pod(node, i, flows)))
+            .collect(),
+    }
+}
+
+/// The same with new flows only.
+fn new_flows(nodes: &[&[u64]]) -> ServiceInput {
+    let both: Vec<Vec<(u64, u64)>> = nodes
+        .iter()
+        .map(|pods| pods.iter().map(|new| (*new, 0)).collect())
+        .collect();
+    service(&both.iter().map(Vec::as_slice).collect::<Vec<_>>())
+}
+
+fn analysis(input: &ServiceInput) -> Analysis {
+    analyse(input).unwrap()
+}

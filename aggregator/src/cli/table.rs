@@ -1,0 +1,208 @@
+//! A report enters; one screen of plain text leaves.
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+
+use super::number::{count, decimal, percent, plural, span};
+use crate::report::{EndpointRow, Losses, NodeRow, ServiceReport, Skew};
+
+/// More endpoints than this do not fit a screen: then the highest and the lowest shares are shown.
+const MAX_ROWS: usize = 40;
+const MAX_NODES: usize = 12;
+/// Columns of numbers begin here.
+const FIRST_NUMBER: usize = 2;
+const HEADER: [&str; 8] = [
+    "POD",
+    "NODE",
+    "NEW",
+    "SHARE",
+    "EXPECTED",
+    "IDEAL",
+    "ESTABLISHED",
+    "SHARE",
+];
+
+/// Renders a report for people: who it is about, each pod's shares, the nodes, the parts of the skew, the verdict, the
+/// headline, and what is missing.
+pub fn render_table(report: &ServiceReport) -> String {
+    let mut sections = vec![header(report)];
+    if !report.endpoints.is_empty() {
+        sections.push(endpoints(&report.endpoints));
+        sections.push(format!("{}\n{}", nodes(&report.nodes), skews(report)));
+    }
+    sections.push(format!("{}\n{}", headline(report), losses(&report.losses)));
+    let mut text = sections.join("\n\n");
+    text.push('\n');
+    text
+}
+
+fn header(report: &ServiceReport) -> String {
+    let name = if report.port_name.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", report.port_name)
+    };
+    format!(
+        "Service {}/{}, port {}/{}{name}, externalTrafficPolicy {}, sessionAffinity {}\n\
+         Window {} to {}: {}, {} now, {} on {}",
+        report.namespace,
+        report.service,
+        report.port,
+        report.protocol,
+        report.external_traffic_policy,
+        report.session_affinity,
+        span(report.window.to_ms.saturating_sub(report.window.from_ms)),
+        time(report.window.to_ms),
+        plural(report.new.flows, "new flow"),
+        format_args!("{} established", count(report.established.flows)),
+        plural(report.endpoints.len() as u64, "ready pod"),
+        plural(report.nodes.len() as u64, "node"),
+    )
+}
+
+fn endpoints(rows: &[EndpointRow]) -> String {
+    let mut table = Table::new();
+    table
+        .load_style(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Disabled)
+        .set_header(HEADER);
+    let shown = shown(rows);
+    for (_, row) in rows.iter().enumerate().filter(|(position, _)| shown.contains(position)) {
+        table.add_row([
+            row.pod.clone(),
+            row.node.clone(),
+            count(row.new),
+            percent(row.new_share),
+            percent(Some(row.expected_share)),
+            percent(Some(row.ideal_share)),
+            count(row.established),
+            percent(row.established_share),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(FIRST_NUMBER) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let mut text: String = table.lines().map(|line| format!("{}\n", line.trim_end())).collect();
+    text.truncate(text.trim_end().len());
+    if shown.len() < rows.len() {
+        let left_out = plural((rows.len() - shown.len()) as u64, "pod");
+        // Writing to a string does not fail.
+        let _written = write!(
+            text,
+            "\n ({left_out} with shares between these left out; -o json has all)"
+        );
+    }
+    text
+}
+
+/// Positions of the rows to show.
+fn shown(rows: &[EndpointRow]) -> HashSet<usize> {
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    if order.len() > MAX_ROWS {
+        order.sort_by_key(|&position| (rows[position].new, rows[position].established));
+        order.drain(MAX_ROWS / 2..rows.len() - MAX_ROWS / 2);
+    }
+    order.into_iter().collect()
+}
+
+fn nodes(rows: &[NodeRow]) -> String {
+    let node = |row: &NodeRow| {
+        let silent = if row.agent_reporting { "" } else { ", agent silent" };
+        format!(
+            "{} {} ({}{silent})",
+            row.node,
+            percent(row.new_share),
+            plural(row.endpoints, "pod")
+        )
+    };
+    let mut parts: Vec<String> = rows.iter().take(MAX_NODES).map(node).collect();
+    if rows.len() > MAX_NODES {
+        parts.push(format!("and {} more", rows.len() - MAX_NODES));
+    }
+    format!("Nodes, by new flows: {}", parts.join(", "))
+}
+
+fn skews(report: &ServiceReport) -> String {
+    let mut text = String::new();
+    for (name, skew) in [("New flows", &report.new), ("Established flows", &report.established)] {
+        text.push_str(&self::skew(name, skew));
+    }
+    format!(
+        "{text}Load balancer: {}, {}",
+        report.balancer.model.code(),
+        report.balancer.reason
+    )
+}
+
+fn skew(name: &str, skew: &Skew) -> String {
+    let Some(theil) = skew.theil else {
+        return format!("{name}: none\n");
+    };
+    let chance = match skew.test {
+        Some(test) if skew.significant && test.p_value < 1e-4 => "more than chance, p < 0.0001".to_owned(),
+        Some(test) if skew.significant => format!("more than chance, p {:.4}", test.p_value),
+        Some(test) => format!("no more than chance, p {:.4}", test.p_value),
+        None => "not tested".to_owned(),
+    };
+    format!(
+        "{name}: peak ratio {} (chance alone: up to {}), max/min {}, Jain {}; {chance}\n  \
+         Theil {:.4} = load balancer {:.4} + placement {:.4} + within node {:.4}\n",
+        decimal(skew.peak_ratio, 3),
+        decimal(skew.noise_floor, 3),
+        decimal(skew.max_min, 2),
+        decimal(skew.jain, 3),
+        theil.total,
+        theil.load_balancer,
+        theil.placement,
+        theil.within_node,
+    )
+}
+
+/// The headline is the first finding's sentence, when there is one.
+fn headline(report: &ServiceReport) -> String {
+    let more = report
+        .findings
+        .iter()
+        .skip(1)
+        .map(|finding| format!("\nAlso: {}", finding.sentence));
+    std::iter::once(report.headline.clone()).chain(more).collect()
+}
+
+fn losses(losses: &Losses) -> String {
+    if losses.none() {
+        return "losses: none".to_owned();
+    }
+    let mut parts: Vec<String> = [
+        (losses.ring_full, "events without room in the ring"),
+        (losses.flows_full, "flows not tracked"),
+        (losses.ledger_full, "flows without room in a ledger"),
+        (losses.orphan_close, "closes of flows that were not tracked"),
+        (losses.reports_dropped, "reports dropped by agents"),
+        (losses.entries_dropped, "ledger entries not kept"),
+        (
+            losses.flows_on_gone_endpoints,
+            "new flows on pods that are gone or not ready, not in the shares",
+        ),
+        (losses.unclassified, "new flows of unknown source, not in the shares"),
+    ]
+    .iter()
+    .filter(|(number, _)| *number > 0)
+    .map(|(number, what)| format!("{} {what}", count(*number)))
+    .collect();
+    if !losses.silent_nodes.is_empty() {
+        parts.push(format!("no reports from {}", losses.silent_nodes.join(", ")));
+    }
+    format!("losses: {}", parts.join("; "))
+}
+
+fn time(ms: u64) -> String {
+    i64::try_from(ms)
+        .ok()
+        .and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok())
+        .map_or_else(
+            || ms.to_string(),
+            |time| time.strftime("%Y-%m-%d %H:%M:%SZ").to_string(),
+        )
+}

@@ -1,0 +1,213 @@
+//! Kubernetes objects enter; the few fields that are used leave. A field with an impossible value counts as absent.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use ipnet::{IpNet, Ipv6Net};
+use k8s_openapi::api::core::v1::{Node, Pod, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+
+use super::derive::{Change, Update};
+use super::watch::Watched;
+use crate::flow::{Protocol, mapped};
+
+const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
+
+/// Of a Node.
+pub(super) struct NodeFacts {
+    pub(super) pod_ranges: Vec<Ipv6Net>,
+    pub(super) addresses: Vec<Ipv6Addr>,
+}
+
+/// Of a Pod that has an address or a node.
+pub(super) struct PodFacts {
+    pub(super) node: String,
+    pub(super) host_network: bool,
+    pub(super) addresses: Vec<Ipv6Addr>,
+}
+
+/// Of a Service.
+pub(super) struct ServiceFacts {
+    pub(super) has_selector: bool,
+    pub(super) external_traffic_policy: String,
+    pub(super) session_affinity: String,
+    pub(super) ports: Vec<PortFacts>,
+}
+
+/// Of a Service's port.
+pub(super) struct PortFacts {
+    pub(super) port: u16,
+    pub(super) name: String,
+    pub(super) protocol: Protocol,
+}
+
+/// Of an EndpointSlice that belongs to a Service. Its `port` is the target port.
+pub(super) struct SliceFacts {
+    pub(super) service: String,
+    pub(super) ports: Vec<PortFacts>,
+    pub(super) endpoints: Vec<SliceEndpoint>,
+}
+
+/// Of an endpoint.
+pub(super) struct SliceEndpoint {
+    pub(super) address: Ipv6Addr,
+    pub(super) pod: String,
+    pub(super) pod_uid: String,
+    pub(super) node: String,
+    pub(super) zone: String,
+    pub(super) ready: bool,
+    pub(super) serving: bool,
+    pub(super) terminating: bool,
+}
+
+impl Watched for Node {
+    type Facts = NodeFacts;
+
+    fn facts(self) -> Option<NodeFacts> {
+        let spec = self.spec.unwrap_or_default();
+        let ranges = spec
+            .pod_cidrs
+            .filter(|ranges| !ranges.is_empty())
+            .unwrap_or_else(|| spec.pod_cidr.into_iter().collect());
+        let addresses = self.status.and_then(|status| status.addresses).unwrap_or_default();
+        Some(NodeFacts {
+            pod_ranges: ranges.iter().filter_map(|range| parse_range(range)).collect(),
+            // A Hostname is kept when it is an address.
+            addresses: addresses
+                .iter()
+                .filter_map(|address| parse_address(&address.address))
+                .collect(),
+        })
+    }
+
+    fn change(update: Update<NodeFacts>) -> Change {
+        Change::Node(update)
+    }
+}
+
+impl Watched for Pod {
+    type Facts = PodFacts;
+
+    fn facts(self) -> Option<PodFacts> {
+        let spec = self.spec.unwrap_or_default();
+        let status = self.status.unwrap_or_default();
+        // The addresses of a pod that has ended may already be another's.
+        if matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")) {
+            return None;
+        }
+        let listed = status.pod_ips.unwrap_or_default().into_iter().map(|ip| ip.ip);
+        let mut addresses: Vec<Ipv6Addr> = listed
+            .chain(status.pod_ip)
+            .filter_map(|ip| parse_address(&ip))
+            .collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        Some(PodFacts {
+            node: spec.node_name?,
+            host_network: spec.host_network.unwrap_or_default(),
+            addresses,
+        })
+    }
+
+    fn change(update: Update<PodFacts>) -> Change {
+        Change::Pod(update)
+    }
+}
+
+impl Watched for Service {
+    type Facts = ServiceFacts;
+
+    fn facts(self) -> Option<ServiceFacts> {
+        let spec = self.spec?;
+        if spec.type_.as_deref() == Some("ExternalName") {
+            return None;
+        }
+        let ports: Vec<PortFacts> = spec
+            .ports
+            .unwrap_or_default()
+            .into_iter()
+            .filter_map(|p| port(p.name, Some(p.port), p.protocol))
+            .collect();
+        if ports.is_empty() {
+            return None;
+        }
+        Some(ServiceFacts {
+            has_selector: spec.selector.is_some_and(|selector| !selector.is_empty()),
+            external_traffic_policy: spec.external_traffic_policy.unwrap_or_else(|| "Cluster".to_owned()),
+            session_affinity: spec.session_affinity.unwrap_or_else(|| "None".to_owned()),
+            ports,
+        })
+    }
+
+    fn change(update: Update<ServiceFacts>) -> Change {
+        Change::Service(update)
+    }
+}
+
+impl Watched for EndpointSlice {
+    type Facts = SliceFacts;
+
+    fn facts(mut self) -> Option<SliceFacts> {
+        let service = self.metadata.labels.as_mut()?.remove(SERVICE_NAME_LABEL)?;
+        let ports = self.ports.unwrap_or_default();
+        Some(SliceFacts {
+            service,
+            ports: ports
+                .into_iter()
+                .filter_map(|p| port(p.name, p.port, p.protocol))
+                .collect(),
+            endpoints: self.endpoints.into_iter().filter_map(endpoint).collect(),
+        })
+    }
+
+    fn change(update: Update<SliceFacts>) -> Change {
+        Change::Slice(update)
+    }
+}
+
+/// Conditions that are not set mean what the API says they mean: ready and serving yes, terminating no.
+fn endpoint(endpoint: k8s_openapi::api::discovery::v1::Endpoint) -> Option<SliceEndpoint> {
+    let conditions = endpoint.conditions.unwrap_or_default();
+    let pod = endpoint
+        .target_ref
+        .filter(|target| target.kind.as_deref() == Some("Pod"))
+        .unwrap_or_default();
+    let ready = conditions.ready.unwrap_or(true);
+    Some(SliceEndpoint {
+        // Several addresses of one endpoint are interchangeable, and only the first is used by kube-proxy.
+        address: parse_address(endpoint.addresses.first()?)?,
+        pod: pod.name.unwrap_or_default(),
+        pod_uid: pod.uid.unwrap_or_default(),
+        node: endpoint.node_name.unwrap_or_default(),
+        zone: endpoint.zone.unwrap_or_default(),
+        ready,
+        serving: conditions.serving.unwrap_or(ready),
+        terminating: conditions.terminating.unwrap_or(false),
+    })
+}
+
+/// `None` for SCTP, and for a slice's port without a number.
+fn port(name: Option<String>, port: Option<i32>, protocol: Option<String>) -> Option<PortFacts> {
+    let protocol = match protocol.as_deref() {
+        None | Some("TCP" | "") => Protocol::Tcp,
+        Some("UDP") => Protocol::Udp,
+        Some(_) => return None,
+    };
+    let port = u16::try_from(port?).ok().filter(|&port| port != 0)?;
+    Some(PortFacts {
+        port,
+        name: name.unwrap_or_default(),
+        protocol,
+    })
+}
+
+fn parse_address(text: &str) -> Option<Ipv6Addr> {
+    text.parse::<IpAddr>().ok().map(mapped)
+}
+
+fn parse_range(text: &str) -> Option<Ipv6Net> {
+    match text.parse::<IpNet>().ok()? {
+        IpNet::V4(v4) => Ipv6Net::new(v4.addr().to_ipv6_mapped(), v4.prefix_len() + 96).ok(),
+        IpNet::V6(v6) => Some(v6),
+    }
+    .map(|range| range.trunc())
+}

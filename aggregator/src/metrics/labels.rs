@@ -1,0 +1,108 @@
+//! The label sets of the metrics: their fields are the labels' names, in order.
+
+use prometheus_client::encoding::EncodeLabelSet;
+
+/// A Service port.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Port {
+    pub(super) namespace: String,
+    pub(super) service: String,
+    pub(super) port: u16,
+}
+
+/// A figure about one kind of flows over one window.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Skew {
+    #[prometheus(flatten)]
+    pub(super) port: Port,
+    pub(super) kind: &'static str,
+    pub(super) window: &'static str,
+}
+
+/// One part of a Theil index.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct TheilPart {
+    #[prometheus(flatten)]
+    pub(super) skew: Skew,
+    pub(super) part: &'static str,
+}
+
+/// The balancer's verdict.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Balancer {
+    #[prometheus(flatten)]
+    pub(super) port: Port,
+    pub(super) model: &'static str,
+}
+
+/// A finding.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Finding {
+    #[prometheus(flatten)]
+    pub(super) port: Port,
+    pub(super) code: &'static str,
+}
+
+/// An endpoint of a Service port.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Endpoint {
+    #[prometheus(flatten)]
+    pub(super) port: Port,
+    pub(super) node: String,
+    pub(super) pod: String,
+}
+
+/// An endpoint and a window.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct EndpointWindow {
+    #[prometheus(flatten)]
+    pub(super) endpoint: Endpoint,
+    pub(super) window: &'static str,
+}
+
+/// An endpoint and a source class.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct EndpointClass {
+    #[prometheus(flatten)]
+    pub(super) endpoint: Endpoint,
+    pub(super) source_class: &'static str,
+}
+
+/// An endpoint and a close cause.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct EndpointCause {
+    #[prometheus(flatten)]
+    pub(super) endpoint: Endpoint,
+    pub(super) cause: &'static str,
+}
+
+/// A node.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Node {
+    pub(super) node: String,
+}
+
+/// A node and a kind of loss.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct NodeLoss {
+    pub(super) node: String,
+    pub(super) kind: &'static str,
+}
+
+/// What became of reports.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Outcome {
+    pub(super) outcome: &'static str,
+}
+
+/// What was left out.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Kind {
+    pub(super) kind: &'static str,
+}
+
+/// A resource of the API server.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Resource {
+    pub(super) resource: &'static str,
+}

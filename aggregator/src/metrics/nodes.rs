@@ -1,0 +1,127 @@
+//! Node states, the aggregator's own counters and the watches enter; their metrics leave.
+
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use super::labels::{Kind, Node, NodeLoss, Outcome, Resource};
+use crate::cluster::SyncStatus;
+use crate::state::Snapshot;
+
+type Counters<L> = Family<L, Counter<u64, AtomicU64>>;
+type Flags<L> = Family<L, Gauge>;
+
+pub(super) fn register(registry: &mut Registry, snapshot: &Snapshot, sync: &SyncStatus) {
+    agents(registry, snapshot);
+    own(registry, snapshot);
+    watches(registry, sync);
+}
+
+fn agents(registry: &mut Registry, snapshot: &Snapshot) {
+    let up = Flags::<Node>::default();
+    let losses = Counters::<NodeLoss>::default();
+    for node in &snapshot.nodes {
+        up.get_or_create_owned(&Node {
+            node: node.node.clone(),
+        })
+        .set(node.reporting.into());
+        if node.epoch.is_none() {
+            continue;
+        }
+        for (kind, count) in [
+            ("ring_full", node.losses.ring_full),
+            ("flows_full", node.losses.flows_full),
+            ("ledger_full", node.losses.ledger_full),
+            ("orphan_close", node.losses.orphan_close),
+            ("reports_dropped", node.losses.reports_dropped),
+            ("entries_dropped", node.entries_dropped),
+        ] {
+            losses
+                .get_or_create_owned(&NodeLoss {
+                    node: node.node.clone(),
+                    kind,
+                })
+                .inc_by(count);
+        }
+    }
+    registry.register(
+        "flowskew_agent_up",
+        "1 when the node's agent has reported within three of its intervals",
+        up,
+    );
+    registry.register(
+        "flowskew_losses",
+        "What the node's figures lack, since its epoch began",
+        losses,
+    );
+}
+
+fn own(registry: &mut Registry, snapshot: &Snapshot) {
+    let totals = snapshot.totals;
+    let reports = Counters::<Outcome>::default();
+    for (outcome, count) in [
+        ("taken", totals.reports_taken),
+        ("baseline", totals.reports_baseline),
+        ("stale", totals.reports_stale),
+        ("rejected", totals.reports_rejected),
+    ] {
+        reports.get_or_create_owned(&Outcome { outcome }).inc_by(count);
+    }
+    let left_out = Flags::<Kind>::default();
+    for (kind, count) in [
+        ("endpoint", totals.endpoints_left_out),
+        ("prefix", totals.prefixes_left_out),
+    ] {
+        left_out
+            .get_or_create_owned(&Kind { kind })
+            .set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+    let invalid = Counter::<u64, AtomicU64>::default();
+    invalid.inc_by(totals.invalid_entries);
+    let replaced = Counter::<u64, AtomicU64>::default();
+    replaced.inc_by(totals.streams_replaced);
+    registry.register(
+        "flowskew_aggregator_reports",
+        "Reports of agents, by what became of them",
+        reports,
+    );
+    registry.register(
+        "flowskew_aggregator_invalid_entries",
+        "Ledger entries that made no sense",
+        invalid,
+    );
+    registry.register(
+        "flowskew_aggregator_streams_replaced",
+        "Streams that another of the same node replaced",
+        replaced,
+    );
+    registry.register(
+        "flowskew_aggregator_assignment_left_out",
+        "Of the newest assignments, for lack of room",
+        left_out,
+    );
+}
+
+fn watches(registry: &mut Registry, sync: &SyncStatus) {
+    let synced = Flags::<Resource>::default();
+    let errors = Counters::<Resource>::default();
+    for (&resource, watch) in &sync.watches {
+        synced
+            .get_or_create_owned(&Resource { resource })
+            .set(watch.synced.into());
+        errors.get_or_create_owned(&Resource { resource }).inc_by(watch.errors);
+    }
+    registry.register(
+        "flowskew_aggregator_watch_synced",
+        "1 when the resource has been listed once",
+        synced,
+    );
+    registry.register(
+        "flowskew_aggregator_watch_errors",
+        "Errors of the watch, each followed by another try",
+        errors,
+    );
+}

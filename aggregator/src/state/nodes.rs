@@ -1,0 +1,226 @@
+//! Streams and reports of the nodes enter their ledgers; assignments and snapshots leave.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::sync::{oneshot, watch};
+
+use super::Settings;
+use super::messages::{Admission, NodeSnapshot, Totals};
+use crate::assignment::{Assignment, Plan};
+use crate::cluster::ClusterView;
+use crate::flow::EndpointKey;
+use crate::ingest::wire::Hello;
+use crate::ledger::{ClockOffset, NodeLedger, NodeReport, Outcome, RETENTION_MS};
+use crate::millis;
+
+/// Nodes that are kept: what a Kubernetes cluster is tested up to, and some.
+const MAX_NODES: usize = 6000;
+/// An agent may be late by three of its reports, and by this.
+const GRACE_MS: u64 = 2000;
+
+pub(super) struct Nodes {
+    settings: Settings,
+    nodes: BTreeMap<String, NodeState>,
+    totals: Totals,
+    version: u64,
+}
+
+pub(super) struct NodeState {
+    pub(super) ledger: NodeLedger,
+    hello: Hello,
+    stream: u64,
+    /// `None` when the stream has ended; dropped to tell a stream that it has been replaced.
+    open: Option<oneshot::Sender<()>>,
+    clock: ClockOffset,
+    /// Arrival of the newest report that was not rejected.
+    last_report_ms: Option<u64>,
+    /// Arrival of the newest sign of life.
+    seen_ms: u64,
+    reports_rejected: u64,
+    assignment: watch::Sender<Option<Arc<Assignment>>>,
+}
+
+impl Nodes {
+    pub(super) fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            nodes: BTreeMap::new(),
+            totals: Totals::default(),
+            version: 0,
+        }
+    }
+
+    pub(super) fn get(&self, node: &str) -> Option<&NodeState> {
+        self.nodes.get(node)
+    }
+
+    pub(super) fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    pub(super) fn connect(&mut self, hello: Hello, stream: u64, plan: Option<&Plan>) -> Result<Admission, String> {
+        if !self.nodes.contains_key(&hello.node) && self.nodes.len() >= MAX_NODES {
+            return Err(format!(
+                "there are already agents of {MAX_NODES} nodes, which is the limit"
+            ));
+        }
+        let bucket_ms = millis(self.settings.bucket);
+        let node = self.nodes.entry(hello.node.clone()).or_insert_with(|| NodeState {
+            ledger: NodeLedger::new(bucket_ms),
+            hello: hello.clone(),
+            stream,
+            open: None,
+            clock: ClockOffset::default(),
+            last_report_ms: None,
+            seen_ms: 0,
+            reports_rejected: 0,
+            assignment: watch::channel(None).0,
+        });
+        let (open, replaced) = oneshot::channel();
+        if node.open.replace(open).is_some() {
+            self.totals.streams_replaced += 1;
+            tracing::warn!(node = hello.node, "a second stream of this node replaces the first");
+        }
+        node.stream = stream;
+        node.hello = hello;
+        node.clock = ClockOffset::default();
+        node.seen_ms = crate::now_ms();
+        let admission = Admission {
+            assignments: node.assignment.subscribe(),
+            replaced,
+        };
+        if let Some(plan) = plan {
+            self.version += 1;
+            assign(node, plan, self.version, &self.settings);
+        }
+        Ok(admission)
+    }
+
+    pub(super) fn disconnect(&mut self, node: &str, stream: u64) {
+        if let Some(node) = self.nodes.get_mut(node).filter(|node| node.stream == stream) {
+            node.open = None;
+        }
+    }
+
+    /// False when the stream is not the node's any more.
+    pub(super) fn take(
+        &mut self,
+        name: &str,
+        stream: u64,
+        report: &NodeReport,
+        received_ms: u64,
+        plan: Option<&Plan>,
+    ) -> bool {
+        let Some(node) = self.nodes.get_mut(name).filter(|node| node.stream == stream) else {
+            return false;
+        };
+        node.clock.observe(report.taken_at_ms, report.sent_at_ms, received_ms);
+        node.seen_ms = received_ms;
+        self.totals.invalid_entries += report.invalid_entries;
+        let at_ms = node.clock.ours(report.taken_at_ms, received_ms);
+        let endpoints = plan.and_then(|plan| plan.endpoints.get(name));
+        let is_endpoint = |key: &EndpointKey| endpoints.is_some_and(|keys| keys.binary_search(key).is_ok());
+        let counter = match node.ledger.take(report, at_ms, is_endpoint) {
+            Outcome::Taken => &mut self.totals.reports_taken,
+            Outcome::Baseline => {
+                tracing::info!(
+                    node = name,
+                    epoch = report.epoch,
+                    sequence = report.sequence,
+                    "counting starts from here"
+                );
+                &mut self.totals.reports_baseline
+            }
+            Outcome::Stale => &mut self.totals.reports_stale,
+            Outcome::Rejected(reason) => {
+                tracing::warn!(node = name, sequence = report.sequence, "report rejected: {reason}");
+                node.reports_rejected += 1;
+                self.totals.reports_rejected += 1;
+                return true;
+            }
+        };
+        *counter += 1;
+        node.last_report_ms = Some(received_ms);
+        true
+    }
+
+    /// Sends every connected agent what has changed for it.
+    pub(super) fn assign(&mut self, plan: &Plan) {
+        self.version += 1;
+        for node in self.nodes.values_mut() {
+            assign(node, plan, self.version, &self.settings);
+        }
+    }
+
+    /// Forgets old buckets, and nodes that the API server does not know and that have been silent for as long.
+    pub(super) fn expire(&mut self, now_ms: u64, view: Option<&ClusterView>) {
+        self.nodes.retain(|name, node| {
+            node.ledger.expire(now_ms);
+            node.open.is_some()
+                || view.is_none_or(|view| view.nodes.contains(name))
+                || now_ms.saturating_sub(node.seen_ms) < RETENTION_MS
+        });
+    }
+
+    /// Has reported within three report intervals and the grace.
+    pub(super) fn is_reporting(&self, node: &str, now_ms: u64) -> bool {
+        let limit = millis(self.settings.report_interval) * 3 + GRACE_MS;
+        self.nodes
+            .get(node)
+            .and_then(|node| node.last_report_ms)
+            .is_some_and(|last| now_ms.saturating_sub(last) <= limit)
+    }
+
+    /// Every node that the API server or an agent has told of.
+    pub(super) fn snapshots(&self, now_ms: u64, view: Option<&ClusterView>) -> Vec<NodeSnapshot> {
+        let known = view.map(|view| &view.nodes);
+        let names: std::collections::BTreeSet<&String> = self.nodes.keys().chain(known.into_iter().flatten()).collect();
+        names
+            .into_iter()
+            .map(|name| {
+                let node = self.nodes.get(name);
+                let ledger = node.map(|node| &node.ledger);
+                let epoch = ledger.and_then(NodeLedger::epoch);
+                NodeSnapshot {
+                    node: name.clone(),
+                    known: known.is_some_and(|known| known.contains(name)),
+                    connected: node.is_some_and(|node| node.open.is_some()),
+                    reporting: self.is_reporting(name, now_ms),
+                    agent_version: node.map(|node| node.hello.agent_version.clone()).unwrap_or_default(),
+                    kernel_release: node.map(|node| node.hello.kernel_release.clone()).unwrap_or_default(),
+                    epoch,
+                    sequence: epoch.and(ledger).map(NodeLedger::sequence),
+                    last_report_ms: node.and_then(|node| node.last_report_ms),
+                    clock_offset_ms: node.and_then(|node| node.clock.offset_ms()),
+                    losses: ledger.map(NodeLedger::losses).unwrap_or_default(),
+                    entries_dropped: ledger.map_or(0, NodeLedger::entries_dropped),
+                    reports_rejected: node.map_or(0, |node| node.reports_rejected),
+                }
+            })
+            .collect()
+    }
+}
+
+/// Nothing is sent when only the version would differ.
+fn assign(node: &NodeState, plan: &Plan, version: u64, settings: &Settings) {
+    let endpoints = plan.endpoints.get(&node.hello.node).cloned().unwrap_or_default();
+    let assignment = Assignment {
+        version,
+        endpoints,
+        prefixes: plan.prefixes.clone(),
+        report_interval_ms: u32::try_from(millis(settings.report_interval)).unwrap_or(u32::MAX),
+    };
+    node.assignment.send_if_modified(|current| {
+        let same = current.as_deref().is_some_and(|current| {
+            Assignment {
+                version: current.version,
+                ..assignment.clone()
+            } == *current
+        });
+        if !same {
+            *current = Some(Arc::new(assignment));
+        }
+        !same
+    });
+}

@@ -1,0 +1,95 @@
+//! Figures for tests: a Service as a list of pods, with the node and the flows of each.
+
+use super::{EndpointFigures, Figures, NodeFigures, NodeSnapshot, PortFigures};
+use crate::cluster::ObjectName;
+use crate::flow::{ByClass, Counts, Protocol, SourceClass};
+use crate::report::Window;
+
+const EXTERNAL: usize = SourceClass::External.index();
+
+/// Of telemetry/gateway, port 8883, for so many equal windows. A pod is (node, new, established), ordered by node.
+pub(crate) fn figures(windows: usize, pods: &[(&str, u64, u64)]) -> Figures {
+    let mut nodes: Vec<&str> = pods.iter().map(|(node, _, _)| *node).collect();
+    nodes.dedup();
+    let endpoint = |(i, &(node, new, established)): (usize, &(&str, u64, u64))| {
+        let mut opened = ByClass::default();
+        opened[EXTERNAL] = new;
+        let mut counts = ByClass::<Counts>::default();
+        counts[EXTERNAL] = Counts {
+            opened: new,
+            established,
+            ..Default::default()
+        };
+        EndpointFigures {
+            pod: format!("gw-{i}"),
+            node: nodes.iter().position(|found| *found == node).unwrap(),
+            address: format!("10.0.0.{i}"),
+            port: 18883,
+            opened: vec![opened; windows],
+            counts,
+        }
+    };
+    let port = PortFigures {
+        service: ObjectName {
+            namespace: "telemetry".to_owned(),
+            name: "gateway".to_owned(),
+        },
+        port: 8883,
+        port_name: "mqtts".to_owned(),
+        protocol: Protocol::Tcp,
+        external_traffic_policy: "Local".to_owned(),
+        session_affinity: "None".to_owned(),
+        endpoints: pods.iter().enumerate().map(endpoint).collect(),
+        nodes: nodes.iter().map(|node| self::node(node)).collect(),
+        gone: vec![0; windows],
+    };
+    Figures {
+        windows: vec![
+            Window {
+                from_ms: 1_000_000,
+                to_ms: 1_300_000
+            };
+            windows
+        ],
+        ports: vec![port],
+    }
+}
+
+/// A node that reports.
+pub(crate) fn node(name: &str) -> NodeFigures {
+    NodeFigures {
+        name: name.to_owned(),
+        reporting: true,
+        losses: Default::default(),
+        entries_dropped: 0,
+    }
+}
+
+/// An agent that reports.
+pub(crate) fn agent(node: &str) -> NodeSnapshot {
+    NodeSnapshot {
+        node: node.to_owned(),
+        known: true,
+        connected: true,
+        reporting: true,
+        agent_version: "0.1.0".to_owned(),
+        kernel_release: "6.1.0".to_owned(),
+        epoch: Some(7),
+        sequence: Some(3),
+        last_report_ms: Some(1_299_000),
+        clock_offset_ms: Some(-4),
+        losses: Default::default(),
+        entries_dropped: 0,
+        reports_rejected: 0,
+    }
+}
+
+/// Eleven pods on seven nodes as 3, 3, 1, 1, 1, 1, 1, and a balancer that gives each node the same.
+pub(crate) fn crowded(windows: usize) -> Figures {
+    let pods: Vec<(&str, u64, u64)> = ["a", "a", "a", "b", "b", "b"]
+        .into_iter()
+        .map(|node| (node, 1000, 900))
+        .chain(["c", "d", "e", "f", "g"].map(|node| (node, 3000, 2700)))
+        .collect();
+    figures(windows, &pods)
+}

@@ -1,0 +1,10 @@
+//! Figures of the owner enter; reports and lists for people and programs leave. Pure.
+
+mod listing;
+mod report;
+
+#[cfg(test)]
+mod tests;
+
+pub use listing::{AgentState, PortSummary, ServiceSummary, agents, services};
+pub use report::assemble;

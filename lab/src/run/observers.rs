@@ -1,0 +1,204 @@
+//! The product under observation: one aggregator and one agent a node, as real processes. Starts and kills enter; what
+//! they report leaves.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use flowskew_aggregator::report::ServiceReport;
+use futures::future::try_join_all;
+
+use super::http;
+use super::metrics::Page;
+use super::process::Process;
+
+/// How often agents report and how wide time buckets are. The lab is in a hurry.
+const INTERVAL: &str = "1s";
+
+/// Where the programs of the product are.
+#[derive(Debug, Clone)]
+pub struct Programs {
+    /// flowskew-lab itself, for pods and clients.
+    pub lab: PathBuf,
+    /// flowskew-agent.
+    pub agent: PathBuf,
+    /// flowskew-aggregator.
+    pub aggregator: PathBuf,
+}
+
+impl Programs {
+    /// The programs that lie beside this one.
+    ///
+    /// # Errors
+    /// One is missing.
+    pub fn beside_this() -> Result<Self> {
+        let lab = std::env::current_exe().context("cannot find out where this program is")?;
+        let beside = |name: &str| {
+            let path = lab.with_file_name(name);
+            if path.is_file() {
+                return Ok(path);
+            }
+            bail!(
+                "{} is missing: build it with `cargo build -p {name}`, or run `cargo xtask demo`",
+                path.display()
+            )
+        };
+        Ok(Self {
+            agent: beside("flowskew-agent")?,
+            aggregator: beside("flowskew-aggregator")?,
+            lab,
+        })
+    }
+}
+
+/// The running processes.
+#[derive(Debug)]
+pub struct Observers {
+    programs: Programs,
+    logs: PathBuf,
+    grpc: SocketAddr,
+    aggregator: Process,
+    agents: BTreeMap<String, Process>,
+    killed: BTreeSet<String>,
+}
+
+impl Observers {
+    /// Starts the aggregator and the agents of `nodes`, and waits until all are ready.
+    ///
+    /// # Errors
+    /// One does not start or is not ready in time; the message has the end of its log.
+    pub async fn start(programs: &Programs, api_url: &str, nodes: &[String], logs: &Path) -> Result<Self> {
+        let [grpc, http] = free_ports()?;
+        let arguments = [
+            ("--grpc-listen", grpc.to_string()),
+            ("--http-listen", http.to_string()),
+            ("--kube-api", api_url.to_owned()),
+            ("--report-interval", INTERVAL.to_owned()),
+            ("--bucket", INTERVAL.to_owned()),
+        ];
+        let url = format!("http://{http}");
+        let aggregator = Process::start("aggregator", &programs.aggregator, &flags(&arguments), logs, url)?;
+        let mut observers = Self {
+            programs: programs.clone(),
+            logs: logs.to_owned(),
+            grpc,
+            aggregator,
+            agents: BTreeMap::new(),
+            killed: BTreeSet::new(),
+        };
+        observers.aggregator.ready().await?;
+        for node in nodes {
+            observers.spawn_agent(node)?;
+        }
+        try_join_all(observers.agents.values_mut().map(Process::ready)).await?;
+        Ok(observers)
+    }
+
+    /// Kills the agent of a node at once.
+    ///
+    /// # Errors
+    /// It does not run.
+    pub async fn kill_agent(&mut self, node: &str) -> Result<()> {
+        let agent = self
+            .agents
+            .remove(node)
+            .with_context(|| format!("{node} has no agent"))?;
+        self.killed.insert(node.to_owned());
+        agent.kill().await
+    }
+
+    /// Starts the agent of a node, and waits until it is ready.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub async fn start_agent(&mut self, node: &str) -> Result<()> {
+        self.spawn_agent(node)?.ready().await?;
+        self.killed.remove(node);
+        Ok(())
+    }
+
+    fn spawn_agent(&mut self, node: &str) -> Result<&mut Process> {
+        let [http] = free_ports()?;
+        let arguments = [
+            ("--node", node.to_owned()),
+            ("--aggregator", format!("http://{}", self.grpc)),
+            ("--report-interval", INTERVAL.to_owned()),
+            ("--http-listen", http.to_string()),
+        ];
+        let mut arguments = flags(&arguments);
+        arguments.insert(0, "run".to_owned());
+        let name = format!("agent-{node}");
+        let agent = Process::start(
+            &name,
+            &self.programs.agent,
+            &arguments,
+            &self.logs,
+            format!("http://{http}"),
+        )?;
+        Ok(match self.agents.entry(node.to_owned()) {
+            Entry::Vacant(free) => free.insert(agent),
+            Entry::Occupied(_) => bail!("the agent of {node} runs already"),
+        })
+    }
+
+    /// Nodes whose agent was killed and not started again.
+    pub fn killed(&self) -> &BTreeSet<String> {
+        &self.killed
+    }
+
+    /// URL of the aggregator's HTTP port.
+    pub fn aggregator_url(&self) -> &str {
+        self.aggregator.url()
+    }
+
+    /// The metrics page of each agent.
+    ///
+    /// # Errors
+    /// An agent does not answer; the message has the end of its log.
+    pub async fn agent_pages(&mut self) -> Result<BTreeMap<String, Page>> {
+        let pages = self.agents.iter_mut().map(|(node, agent)| async move {
+            let text = http::get_ok(format!("{}/metrics", agent.url())).await;
+            Ok::<_, anyhow::Error>((node.clone(), Page::parse(&text.with_context(|| agent.log_tail())?)))
+        });
+        Ok(try_join_all(pages).await?.into_iter().collect())
+    }
+
+    /// The aggregator's report about a Service port over the window that began at `since_ms`, milliseconds since 1970.
+    ///
+    /// # Errors
+    /// The aggregator does not answer, or with something else.
+    pub async fn report(&self, namespace: &str, service: &str, port: u16, since_ms: u64) -> Result<ServiceReport> {
+        let base = self.aggregator.url();
+        let url = format!("{base}/api/v1/services/{namespace}/{service}/report?port={port}&since={since_ms}");
+        let text = http::get_ok(url).await.with_context(|| self.aggregator.log_tail())?;
+        serde_json::from_str(&text).context("the aggregator's report has another shape than the lab knows")
+    }
+
+    /// Ends all processes.
+    pub async fn terminate(self) {
+        // Agents first: each sends its last report to an aggregator that is still there.
+        futures::future::join_all(self.agents.into_values().map(Process::terminate)).await;
+        self.aggregator.terminate().await;
+    }
+}
+
+fn flags(pairs: &[(&str, String)]) -> Vec<String> {
+    pairs
+        .iter()
+        .flat_map(|(flag, value)| [(*flag).to_owned(), value.clone()])
+        .collect()
+}
+
+/// Ports of 127.0.0.1 that nobody has now. All are held until all are found, so that they differ.
+fn free_ports<const N: usize>() -> Result<[SocketAddr; N]> {
+    let mut held = Vec::with_capacity(N);
+    let mut ports = [SocketAddr::from((Ipv4Addr::LOCALHOST, 0)); N];
+    for port in &mut ports {
+        let listener = TcpListener::bind(*port).context("no free port on 127.0.0.1")?;
+        *port = listener.local_addr().context("no free port on 127.0.0.1")?;
+        held.push(listener);
+    }
+    Ok(ports)
+}

@@ -1,0 +1,91 @@
+//! What a step does, in words for people. A step enters; a sentence leaves.
+
+use std::time::Duration;
+
+use crate::net::StopPod;
+use crate::scenario::spec::{Close, Open, Step};
+
+/// A sentence about the step that begins.
+pub fn step(step: &Step) -> String {
+    match step {
+        Step::Open(step) => open(step),
+        Step::Close(step) => close(step),
+        Step::Wait(time) => format!("Waiting {}.", time.value),
+        Step::Settle => "Waiting until all is counted.".to_owned(),
+        Step::Mark(mark) => format!("Marking this moment as '{}'.", mark.value),
+        Step::Move(step) => {
+            let moves: Vec<String> = step
+                .pods
+                .value
+                .0
+                .iter()
+                .map(|(pod, node)| format!("{pod} to {}", node.value))
+                .collect();
+            format!("Moving {}{}.", moves.join(", "), how(step.how))
+        }
+        Step::Restart(step) => {
+            let pods: Vec<&str> = step.pods.iter().map(|pod| pod.value.as_str()).collect();
+            format!("Restarting {}{}.", pods.join(", "), how(step.how))
+        }
+        Step::Scale(step) => format!("Giving {} {} pods.", step.node.value, step.pods.get()),
+        Step::KillAgent(node) => format!("Killing the agent of {} (SIGKILL).", node.value),
+        Step::StartAgent(node) => format!("Starting the agent of {} again.", node.value),
+        Step::Check(check) if check.name.is_empty() => "Checking what must hold.".to_owned(),
+        Step::Check(check) => format!("Checking: {}.", check.name),
+        Step::Say(text) => text.clone(),
+        Step::Show(_) => "The report:".to_owned(),
+    }
+}
+
+/// The result of an `open`.
+pub fn opened(opened: u64, failed: u64, took: Duration) -> String {
+    let failed = if failed == 0 {
+        String::new()
+    } else {
+        format!(", {failed} FAILED")
+    };
+    format!("{opened} open{failed}, in {:.1} s", took.as_secs_f64())
+}
+
+fn open(open: &Open) -> String {
+    let mut sentence = format!(
+        "Opening {} flows from {} client addresses",
+        open.flows.get(),
+        open.clients.get()
+    );
+    if let Some(nat) = open.nat {
+        sentence += &format!(
+            ", {} % of them from {} shared ones",
+            nat.percent.get(),
+            nat.addresses.get()
+        );
+    }
+    if let Some(rate) = open.rate {
+        sentence += &format!(", {} a second", rate.get());
+    }
+    if let Some(lifetime) = open.lifetime {
+        sentence += &format!("; each ends after {lifetime}");
+    }
+    sentence + "."
+}
+
+fn close(close: &Close) -> String {
+    let mut sentence = match close.flows {
+        Some(flows) => format!("Closing {} flows", flows.get()),
+        None => "Closing all flows".to_owned(),
+    };
+    if let Some(group) = &close.group {
+        sentence += &format!(" of '{}'", group.value);
+    }
+    if let Some(pod) = &close.pod {
+        sentence += &format!(" to {}", pod.value);
+    }
+    sentence + "."
+}
+
+fn how(how: StopPod) -> &'static str {
+    match how {
+        StopPod::Terminate => "",
+        StopPod::Kill => " with SIGKILL",
+    }
+}

@@ -1,0 +1,91 @@
+//! All bundled scenarios, in both modes of kube-proxy and once over IPv6. Prints one line a run and a last line with the
+//! sum; what failed, with the rows that do not hold.
+
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+
+use crate::bundled::SUITE;
+use crate::net::{Family, ProxyMode};
+use crate::run::console::Console;
+use crate::run::interrupt::{Interrupt, Interrupted};
+use crate::run::{self, Options, Outcome, Programs, mode_name};
+
+const VARIANTS: [(Family, ProxyMode); 3] = [
+    (Family::V4, ProxyMode::Iptables),
+    (Family::V4, ProxyMode::Nftables),
+    (Family::V6, ProxyMode::Nftables),
+];
+
+/// Runs all whose name contains `only`.
+///
+/// # Errors
+/// One did not pass, none has such a name, or the suite was interrupted.
+pub async fn run_all(programs: &Programs, only: &str, interrupt: &Interrupt) -> Result<()> {
+    let started = Instant::now();
+    let (mut passed, mut failed) = (0, 0);
+    for bundled in SUITE.iter().filter(|bundled| bundled.file.contains(only)) {
+        let scenario = bundled.scenario()?;
+        for (family, mode) in VARIANTS {
+            let options = Options {
+                programs: programs.clone(),
+                mode,
+                family: Some(family),
+                keep: false,
+            };
+            let outcome = run::run(&scenario, &options, &mut Console::quiet(), interrupt).await;
+            if interrupt.is_stopped() {
+                return Err(Interrupted.into());
+            }
+            println!("{}", line(&outcome));
+            if outcome.pass {
+                passed += 1;
+            } else {
+                failed += 1;
+            }
+        }
+    }
+    println!(
+        "{passed} passed, {failed} failed, in {:.0} s",
+        started.elapsed().as_secs_f64()
+    );
+    if failed > 0 {
+        bail!("{failed} of {} runs did not pass", passed + failed);
+    }
+    if passed == 0 {
+        let names: Vec<&str> = SUITE.iter().map(|bundled| bundled.file).collect();
+        bail!("no scenario has '{only}' in its name; there are {}", names.join(", "));
+    }
+    Ok(())
+}
+
+fn line(outcome: &Outcome) -> String {
+    let Outcome {
+        scenario,
+        family,
+        mode,
+        duration_seconds,
+        flows_opened,
+        ..
+    } = outcome;
+    let word = if outcome.pass { "ok  " } else { "FAIL" };
+    let mode = mode_name(*mode);
+    let mut line = format!("{word} {scenario:<20} {family} {mode:<8} {duration_seconds:5.1} s {flows_opened:6} flows");
+    let rows = outcome
+        .checks
+        .iter()
+        .flat_map(|check| check.rows.iter().map(move |row| (check, row)));
+    for (check, row) in rows.filter(|(_, row)| !row.pass) {
+        line += &format!(
+            "\n       {}: {}: expected {}, got {}",
+            check.name, row.what, row.expected, row.got
+        );
+    }
+    if let Some(error) = &outcome.error {
+        line += &format!("\n       {}", error.replace('\n', "\n       "));
+    }
+    if let Some(logs) = &outcome.logs {
+        line += &format!("\n       logs: {}", logs.display());
+    }
+    line
+}

@@ -1,0 +1,8 @@
+//! The network on a real kernel: both proxy modes, both families. Needs root; without it each test says so and ends.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
+
+mod flows;
+mod lifecycle;
+mod shares;
+mod support;

@@ -271,7 +271,7 @@ pub struct Losses {
     pub orphan_close: u64,
     /// Reports dropped by agents; their counts arrived with the next report, later.
     pub reports_dropped: u64,
-    /// Ledger entries that the aggregator had no room for.
+    /// Ledger entries that the aggregator had no room for, or that made no sense: at most in one report of the epoch.
     pub entries_dropped: u64,
     /// Nodes with ready endpoints whose agent does not report.
     pub silent_nodes: Vec<String>,

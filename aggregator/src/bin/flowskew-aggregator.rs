@@ -10,10 +10,13 @@ use flowskew_aggregator::config::Config;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
+/// What the client library says of an error, the watches say with the remedy.
+const DEFAULT_LOG: &str = "info,kube_client=off,kube_runtime=off";
+
 #[tokio::main]
 async fn main() -> ExitCode {
     let config = Config::parse();
-    let filter = EnvFilter::try_from_env("FLOWSKEW_LOG").unwrap_or_else(|_unset| EnvFilter::new("info"));
+    let filter = EnvFilter::try_from_env("FLOWSKEW_LOG").unwrap_or_else(|_unset| EnvFilter::new(DEFAULT_LOG));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

@@ -121,7 +121,7 @@ fn nodes(rows: &[NodeRow]) -> String {
     if rows.len() > MAX_NODES {
         parts.push(format!("and {} more", rows.len() - MAX_NODES));
     }
-    format!("Nodes, by new flows: {}", parts.join(", "))
+    format!("Shares of new flows by node: {}", parts.join(", "))
 }
 
 fn skews(report: &ServiceReport) -> String {

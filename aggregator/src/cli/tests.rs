@@ -118,7 +118,7 @@ Window 5m to 2026-01-01 00:05:00Z: 20,000 new flows, 10,000 established now, 3 r
  gw-1  worker-1   5,000  25.0 %    25.0 %  33.3 %        2,500  25.0 %
  gw-2  worker-2  10,000  50.0 %    50.0 %  33.3 %        5,000  50.0 %
 
-Nodes, by new flows: worker-1 50.0 % (2 pods), worker-2 50.0 % (1 pod)
+Shares of new flows by node: worker-1 50.0 % (2 pods), worker-2 50.0 % (1 pod)
 New flows: peak ratio 1.500 (chance alone: up to 1.020), max/min 2.00, Jain 0.900; more than chance, p < 0.0001
   Theil 0.0589 = load balancer 0.0000 + placement 0.0588 + within node 0.0001
 Established flows: peak ratio 1.500 (chance alone: up to 1.020), max/min 2.00, Jain 0.900; more than chance, p < 0.0001

@@ -35,7 +35,8 @@ pub(super) struct Objects {
 }
 
 impl Objects {
-    pub(super) fn apply(&mut self, change: Change) {
+    /// False when nothing that is kept has changed, as with most changes of a pod's status.
+    pub(super) fn apply(&mut self, change: Change) -> bool {
         match change {
             Change::Node(update) => apply(&mut self.nodes, update),
             Change::Pod(update) => apply(&mut self.pods, update),
@@ -101,12 +102,19 @@ impl Objects {
     }
 }
 
-fn apply<T>(objects: &mut Option<HashMap<ObjectName, T>>, update: Update<T>) {
-    match update {
-        Update::Replaced(all) => *objects = Some(all.into_iter().collect()),
-        // A watch lists before it tells changes; without a list there is nothing to change.
-        Update::Set(name, facts) => drop(objects.as_mut().map(|objects| objects.insert(name, facts))),
-        Update::Removed(name) => drop(objects.as_mut().map(|objects| objects.remove(&name))),
+fn apply<T: PartialEq>(objects: &mut Option<HashMap<ObjectName, T>>, update: Update<T>) -> bool {
+    // A watch lists before it tells changes; without a list there is nothing to change.
+    match (update, objects) {
+        (Update::Replaced(all), objects) => {
+            *objects = Some(all.into_iter().collect());
+            true
+        }
+        (Update::Set(name, facts), Some(objects)) if objects.get(&name) != Some(&facts) => {
+            objects.insert(name, facts);
+            true
+        }
+        (Update::Removed(name), Some(objects)) => objects.remove(&name).is_some(),
+        (Update::Set(..), Some(_)) | (_, None) => false,
     }
 }
 

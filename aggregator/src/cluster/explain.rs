@@ -5,6 +5,9 @@ use std::error::Error as _;
 use kube::core::Status;
 use kube::runtime::watcher::Error;
 
+/// Characters of the server's own words that are repeated.
+const MAX_SAID: usize = 200;
+
 /// True when the server has forgotten the version that the watch wanted to go on from: it must list again.
 pub(super) fn is_gone(error: &Error) -> bool {
     status(error).is_some_and(|status| status.code == 410)
@@ -16,11 +19,18 @@ pub(super) fn explain(error: &Error, resource: &str, group: &str, url: &str) -> 
     } else {
         "watch"
     };
-    match status(error) {
+    let status = status(error);
+    // A proxy on the way may answer with a whole page.
+    let said: String = status
+        .and_then(|status| status.message.lines().next())
+        .unwrap_or_default()
+        .chars()
+        .take(MAX_SAID)
+        .collect();
+    match status {
         Some(status) if status.code == 403 => format!(
             "{url} forbids to {verb} {resource}: grant the verbs list and watch on {resource} in API group \"{group}\" \
-             with a ClusterRole ({})",
-            status.message
+             with a ClusterRole ({said})"
         ),
         Some(status) if status.code == 401 => {
             format!(

@@ -13,12 +13,14 @@ use crate::flow::{Protocol, mapped};
 const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 
 /// Of a Node.
+#[derive(PartialEq, Eq)]
 pub(super) struct NodeFacts {
     pub(super) pod_ranges: Vec<Ipv6Net>,
     pub(super) addresses: Vec<Ipv6Addr>,
 }
 
 /// Of a Pod that has an address or a node.
+#[derive(PartialEq, Eq)]
 pub(super) struct PodFacts {
     pub(super) node: String,
     pub(super) host_network: bool,
@@ -26,6 +28,7 @@ pub(super) struct PodFacts {
 }
 
 /// Of a Service.
+#[derive(PartialEq, Eq)]
 pub(super) struct ServiceFacts {
     pub(super) has_selector: bool,
     pub(super) external_traffic_policy: String,
@@ -34,6 +37,7 @@ pub(super) struct ServiceFacts {
 }
 
 /// Of a Service's port.
+#[derive(PartialEq, Eq)]
 pub(super) struct PortFacts {
     pub(super) port: u16,
     pub(super) name: String,
@@ -41,6 +45,7 @@ pub(super) struct PortFacts {
 }
 
 /// Of an EndpointSlice that belongs to a Service. Its `port` is the target port.
+#[derive(PartialEq, Eq)]
 pub(super) struct SliceFacts {
     pub(super) service: String,
     pub(super) ports: Vec<PortFacts>,
@@ -48,6 +53,7 @@ pub(super) struct SliceFacts {
 }
 
 /// Of an endpoint.
+#[derive(PartialEq, Eq)]
 pub(super) struct SliceEndpoint {
     pub(super) address: Ipv6Addr,
     pub(super) pod: String,

@@ -72,7 +72,9 @@ where
             _ended = watches.join_next() => None,
         };
         let Some(change) = change else { break };
-        objects.apply(change);
+        if !objects.apply(change) {
+            continue;
+        }
         let limit = Instant::now() + DEBOUNCE_LIMIT;
         let mut quiet = Instant::now() + DEBOUNCE;
         loop {
@@ -80,11 +82,14 @@ where
                 biased;
                 () = sleep_until(quiet.min(limit)) => break,
                 change = changes.recv() => match change {
-                    Some(change) => objects.apply(change),
+                    Some(change) => {
+                        if objects.apply(change) {
+                            quiet = Instant::now() + DEBOUNCE;
+                        }
+                    }
                     None => break,
                 },
             }
-            quiet = Instant::now() + DEBOUNCE;
         }
         if let Some(view) = objects.view() {
             if !deliver(view).await {

@@ -370,3 +370,31 @@ fn addresses_by_whose_they_are() {
     assert_eq!(nodes, ["192.168.0.1", "192.168.0.9", "203.0.113.1"]);
     assert_eq!(view.nodes.len(), 3);
 }
+
+#[test]
+fn changes_that_change_nothing_are_told() {
+    let mut objects = Objects::default();
+    let pod = |phase: &str| {
+        let object =
+            json!({ "spec": { "nodeName": "n", "containers": [] }, "status": { "phase": phase, "podIP": "10.0.0.1" } });
+        serde_json::from_value::<Pod>(object).unwrap().facts().unwrap()
+    };
+    let name = || object_name("ns/p");
+    assert!(
+        !objects.apply(Pod::change(Update::Set(name(), pod("Pending")))),
+        "not listed yet"
+    );
+    assert!(objects.apply(Pod::change(Update::Replaced(vec![]))));
+    assert!(objects.apply(Pod::change(Update::Set(name(), pod("Pending")))));
+    assert!(!objects.apply(Pod::change(Update::Set(name(), pod("Running")))));
+    assert!(objects.apply(Pod::change(Update::Removed(name()))));
+    assert!(!objects.apply(Pod::change(Update::Removed(name()))));
+}
+
+#[test]
+fn a_slice_without_endpoints_may_say_null() {
+    let slice = json!({ "metadata": { "labels": { "kubernetes.io/service-name": "s" } }, "addressType": "IPv4",
+                        "ports": null, "endpoints": null });
+    let facts = serde_json::from_value::<EndpointSlice>(slice).unwrap().facts().unwrap();
+    assert!(facts.endpoints.is_empty() && facts.ports.is_empty());
+}

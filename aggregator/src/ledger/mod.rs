@@ -269,20 +269,27 @@ impl NodeLedger {
     fn check(&self, report: &NodeReport, same_epoch: bool) -> Result<(), String> {
         for entry in &report.entries {
             let known = self.keys.get(&entry.key).filter(|_| same_epoch);
-            for (class, counts) in SourceClass::ALL.iter().zip(&entry.classes) {
+            for (class, now) in SourceClass::ALL.iter().zip(&entry.classes) {
                 let last = known.map(|key| key.classes[class.index()].last).unwrap_or_default();
                 // A key that was away may have been forgotten by the kernel's ledger and counted afresh.
-                let backwards = known.is_some_and(|key| key.present) && goes_backwards(&last, counts);
+                let backwards = known.is_some_and(|key| key.present) && goes_backwards(&last, now);
                 let baseline = !same_epoch && report.sequence != 1;
-                if backwards || !baseline && new_flows(&last, counts).is_none() {
+                if backwards || !baseline && new_flows(&last, now).is_none() {
+                    let EndpointKey {
+                        address,
+                        port,
+                        protocol,
+                    } = entry.key.endpoint;
+                    let (class, address) = (class.label(), address.to_canonical());
                     return Err(format!(
-                        "{} flows of class {} on [{}]:{} went from {} to {} within epoch {}",
-                        entry.key.endpoint.protocol,
-                        class.label(),
-                        entry.key.endpoint.address,
-                        entry.key.endpoint.port,
+                        "impossible counters of {class} flows at address {address}, port {port}/{protocol}: from opened \
+                         {}, seeded {}, closed {} to opened {}, seeded {}, closed {} within epoch {}",
                         last.opened,
-                        counts.opened,
+                        last.seeded,
+                        last.closed_total(),
+                        now.opened,
+                        now.seeded,
+                        now.closed_total(),
                         report.epoch
                     ));
                 }

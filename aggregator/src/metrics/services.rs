@@ -16,8 +16,8 @@ use crate::view::assemble;
 
 /// Window whose verdict and findings are shown: the second of [`METRIC_WINDOWS`].
 const VERDICT_WINDOW: usize = 1;
-/// Endpoints that get series of their own, over all Services. Those of the last Services are left out.
-const MAX_ENDPOINTS: usize = 20_000;
+/// Endpoints that get series of their own, about 20 each, over all Services. Those of the last Services are left out.
+const MAX_ENDPOINTS: usize = 10_000;
 
 type Ratios<L> = Family<L, Gauge<f64, AtomicU64>>;
 type Whole<L> = Family<L, Gauge>;

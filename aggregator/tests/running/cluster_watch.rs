@@ -1,12 +1,10 @@
 //! The aggregator against an API server that misbehaves: the cluster it shows must be right afterwards, and never less
 //! than it was.
 
-mod common;
-
 use std::time::Duration;
 
-use common::kube_api::{Gone, KubeApi, NODES, PODS, SERVICES, SLICES, node, slice};
-use common::{Aggregator, PATIENCE};
+use crate::common::kube_api::{Gone, KubeApi, NODES, PODS, SERVICES, SLICES, node, slice};
+use crate::common::{Aggregator, PATIENCE};
 
 const REPORT: &str = "/api/v1/services/telemetry/gateway/report";
 

@@ -1,6 +1,5 @@
 //! What the tests of the running aggregator share: an aggregator in this process, an API server that can misbehave, and
 //! an agent that says what a test wants.
-#![allow(dead_code, reason = "each test binary uses its own part")]
 
 pub mod agent;
 pub mod kube_api;

@@ -1,10 +1,8 @@
 //! Real gRPC streams against a running aggregator: what they report must show, and what makes no sense must not.
 
-mod common;
-
-use common::Aggregator;
-use common::agent::{Agent, entry, hello, report};
-use common::kube_api::{KubeApi, SLICES, slice};
+use crate::common::Aggregator;
+use crate::common::agent::{Agent, entry, hello, report};
+use crate::common::kube_api::{KubeApi, SLICES, slice};
 use flowskew_aggregator::report::ServiceReport;
 use flowskew_proto::v1;
 use flowskew_proto::v1::agent_message::Message;

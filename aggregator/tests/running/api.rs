@@ -1,11 +1,9 @@
 //! Requests over HTTP, and the command line that makes them, against a running aggregator.
 
-mod common;
-
+use crate::common::Aggregator;
+use crate::common::agent::{Agent, entry, report};
+use crate::common::kube_api::{KubeApi, SERVICES, service};
 use clap::Parser;
-use common::Aggregator;
-use common::agent::{Agent, entry, report};
-use common::kube_api::{KubeApi, SERVICES, service};
 use flowskew_aggregator::cli::{self, Args};
 use flowskew_aggregator::report::ServiceReport;
 use serde_json::{Value, json};

@@ -1,0 +1,8 @@
+//! Tests of a whole running aggregator, in this process: real gRPC, real HTTP, and an API server that can misbehave.
+#![forbid(unsafe_code)]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod api;
+mod cluster_watch;
+mod common;
+mod ingest;

@@ -37,6 +37,9 @@ pub fn build(workspace: &Workspace, registry: &str, tag: &str) -> Result<()> {
     }
     println!("static programs: {}", context.display());
     let builder = builder();
+    if builder.is_none() {
+        println!("no builder of images works here (buildah, podman, docker); where one does, type:");
+    }
     for image in IMAGES {
         let name = format!("{registry}/flowskew-{image}:{tag}");
         let file = workspace.root.join(format!("deploy/image/{image}.Containerfile"));
@@ -45,10 +48,7 @@ pub fn build(workspace: &Workspace, registry: &str, tag: &str) -> Result<()> {
             shell::run(&mut command)?;
             println!("image: {name}");
         } else {
-            println!(
-                "no builder of images works here (buildah, podman, docker); where one does:\n    {}",
-                shell::display(&command)
-            );
+            println!("    {}", shell::display(&command));
         }
     }
     Ok(())

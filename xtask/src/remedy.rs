@@ -69,7 +69,8 @@ pub fn remedy(need: &Need, llvm_prefix: impl Fn(u32) -> Option<PathBuf>) -> Reme
             elsewhere: vec!["# from https://prometheus.io/download: the program `promtool`, into .tools/bin".into()],
         },
         Need::CargoDeny => {
-            let build = format!("cargo install cargo-deny@{CARGO_DENY} --locked --root .tools");
+            // It runs for seconds: optimising it would cost more than it saves.
+            let build = format!("cargo install cargo-deny@{CARGO_DENY} --locked --debug --root .tools");
             Remedy {
                 what: "cargo-deny, which checks licences and dependencies (built once, a few minutes)".into(),
                 packages: vec![],

@@ -3,7 +3,9 @@
 
 #![forbid(unsafe_code)]
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -126,11 +128,17 @@ async fn run_file(args: RunArgs, interrupt: &Interrupt) -> Result<()> {
         family: args.family.map(Into::into),
         keep: args.keep,
     };
+    let cannot_write = |path: &Path| format!("cannot write {}", path.display());
+    // Before the run: nobody wants to learn of a wrong path after it.
+    let json = match &args.json {
+        Some(path) => Some((path, File::create(path).with_context(|| cannot_write(path))?)),
+        None => None,
+    };
     let mut console = Console::new();
     let outcome = run::run(&scenario, &options, &mut console, interrupt).await;
-    if let Some(path) = &args.json {
-        let text = serde_json::to_string_pretty(&outcome).context("cannot write the outcome as JSON")?;
-        std::fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))?;
+    if let Some((path, mut file)) = json {
+        serde_json::to_writer_pretty(&mut file, &outcome).with_context(|| cannot_write(path))?;
+        writeln!(file).with_context(|| cannot_write(path))?;
     }
     finish(outcome, &mut console, interrupt)?;
     console.step("All expectations hold.");
@@ -151,28 +159,31 @@ async fn demo(args: &DemoArgs, interrupt: &Interrupt) -> Result<()> {
     finish(outcome, &mut console, interrupt)?;
     console.text(&format!(
         "IN SHORT\n\
-         The load balancer treats nodes alike, not pods: pods that are alone on their node got three times as much as\n\
-         those that share one. Spreading the pods made new connections even at once; established ones stay skewed until\n\
-         they close. All promised numbers were measured in this run, in {seconds:.0} s, and nothing is left behind."
+         The load balancer treats nodes alike, not pods: a pod that is alone on its node\n\
+         got three times as much as one that shares it with two others. Spreading the pods\n\
+         made new connections even at once; established ones stay skewed until they close.\n\
+         All promised numbers were measured in this run, in {seconds:.0} s. Nothing is left behind."
     ));
     Ok(())
 }
 
-/// The end of one run as a result. After an interrupt whatever else went wrong is its consequence.
+/// The end of one run as a result. After an interrupt only what is left behind matters.
 fn finish(outcome: Outcome, console: &mut Console, interrupt: &Interrupt) -> Result<()> {
-    if interrupt.is_stopped() {
-        console.step("Interrupted; nothing is left behind.");
-        return Err(Interrupted.into());
+    if !interrupt.is_stopped() {
+        return outcome.into_result();
     }
-    outcome.into_result()
+    console.step(&match outcome.left_behind {
+        Some(why) => format!("Interrupted, and something is left behind: {why}. Run `flowskew-lab clean`."),
+        None => "Interrupted; nothing is left behind.".to_owned(),
+    });
+    Err(Interrupted.into())
 }
 
 fn clean() -> Result<()> {
     let report = net::clean_stale()?;
-    println!(
-        "{} stale runs removed, {} runs are alive and left alone",
-        report.removed.len(),
-        report.in_use.len()
-    );
+    println!("stale runs removed: {}", report.removed.len());
+    if !report.in_use.is_empty() {
+        println!("runs that are alive, left alone: {}", report.in_use.len());
+    }
     Ok(())
 }

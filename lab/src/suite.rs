@@ -81,7 +81,7 @@ fn line(outcome: &Outcome) -> String {
             check.name, row.what, row.expected, row.got
         );
     }
-    if let Some(error) = &outcome.error {
+    for error in outcome.error.iter().chain(&outcome.left_behind) {
         line += &format!("\n       {}", error.replace('\n', "\n       "));
     }
     if let Some(logs) = &outcome.logs {

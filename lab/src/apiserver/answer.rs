@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
-use super::store::Kind;
+use super::kinds::Kind;
 
 /// An error as Kubernetes tells it.
 pub(super) fn status(code: StatusCode, reason: &str, message: &str) -> Value {

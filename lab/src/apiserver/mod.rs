@@ -3,6 +3,7 @@
 //! what they created leaves. It does no authentication: it is for a lab on one machine.
 
 mod answer;
+mod kinds;
 pub mod objects;
 mod routes;
 mod store;

@@ -13,7 +13,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::answer;
-use super::store::{KINDS, Kind, Store};
+use super::kinds::{KINDS, Kind};
+use super::store::Store;
 use super::watch;
 
 type Shared = State<Arc<Store>>;

@@ -10,63 +10,12 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use super::kinds::Kind;
+
 /// Changes that are kept.
 const HISTORY: usize = 4_096;
 /// Events of clients that are kept; the oldest go.
 const CREATED: usize = 4_096;
-
-/// One kind of object that is served.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Kind {
-    /// `apiVersion` of an object.
-    pub api_version: &'static str,
-    /// `kind` of an object.
-    pub kind: &'static str,
-    /// Last part of the path.
-    pub plural: &'static str,
-    /// True when it lives in a namespace.
-    pub namespaced: bool,
-}
-
-/// What is served for reading.
-pub const KINDS: [Kind; 6] = [
-    Kind {
-        api_version: "v1",
-        kind: "Node",
-        plural: "nodes",
-        namespaced: false,
-    },
-    Kind {
-        api_version: "v1",
-        kind: "Pod",
-        plural: "pods",
-        namespaced: true,
-    },
-    Kind {
-        api_version: "v1",
-        kind: "Service",
-        plural: "services",
-        namespaced: true,
-    },
-    Kind {
-        api_version: "discovery.k8s.io/v1",
-        kind: "EndpointSlice",
-        plural: "endpointslices",
-        namespaced: true,
-    },
-    Kind {
-        api_version: "v1",
-        kind: "Event",
-        plural: "events",
-        namespaced: true,
-    },
-    Kind {
-        api_version: "events.k8s.io/v1",
-        kind: "Event",
-        plural: "events",
-        namespaced: true,
-    },
-];
 
 /// What happened to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,7 +107,7 @@ impl Store {
     where
         T: Resource + Metadata<Ty = ObjectMeta> + Serialize,
     {
-        let kind = kind_of::<T>()?;
+        let kind = Kind::of::<T>()?;
         let metadata = object.metadata();
         let name = metadata
             .name
@@ -178,7 +127,7 @@ impl Store {
     /// # Errors
     /// Its kind is not served.
     pub fn delete<T: Resource>(&self, namespace: &str, name: &str) -> anyhow::Result<bool> {
-        let kind = kind_of::<T>()?;
+        let kind = Kind::of::<T>()?;
         let key = (namespace.to_owned(), name.to_owned());
         let mut inner = self.lock();
         let Some(object) = inner.objects.get_mut(&kind).and_then(|objects| objects.remove(&key)) else {
@@ -337,11 +286,4 @@ impl Inner {
             self.compacted = oldest.version;
         }
     }
-}
-
-fn kind_of<T: Resource>() -> anyhow::Result<Kind> {
-    KINDS
-        .into_iter()
-        .find(|kind| kind.api_version == T::API_VERSION && kind.kind == T::KIND)
-        .ok_or_else(|| anyhow::anyhow!("the API server stand-in does not serve {} {}", T::API_VERSION, T::KIND))
 }

@@ -173,7 +173,9 @@ async fn a_dropped_watch_misses_nothing() {
     assert!(matches!(bare.next().await, Some(Ok(WatchEvent::Added(_)))));
 
     server.store().drop_watches();
-    let end = tokio::time::timeout(Duration::from_secs(20), bare.next()).await.expect("the watch stands");
+    let end = tokio::time::timeout(Duration::from_secs(20), bare.next())
+        .await
+        .expect("the watch stands");
     assert!(matches!(end, None | Some(Err(_))), "{end:?}");
 
     put_pod(&server, "b", true);

@@ -12,7 +12,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::answer;
-use super::store::{ChangeType, Changes, Kind, Store};
+use super::kinds::Kind;
+use super::store::{ChangeType, Changes, Store};
 
 /// How often bookmarks are sent to those who asked.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(2);

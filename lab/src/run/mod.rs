@@ -10,6 +10,7 @@ mod metrics;
 pub mod observe;
 mod observers;
 mod process;
+mod requests;
 mod table;
 mod timeline;
 mod truth;
@@ -68,6 +69,8 @@ pub struct Outcome {
     pub flows_opened: u64,
     /// The checks that were made.
     pub checks: Vec<CheckResult>,
+    /// Why cleaning up failed.
+    pub left_behind: Option<String>,
     /// Where the logs of the processes are; only when the run did not pass.
     pub logs: Option<PathBuf>,
 }
@@ -87,7 +90,7 @@ pub async fn run(scenario: &Scenario, options: &Options, console: &mut Console, 
     let started = Instant::now();
     let mut stage = Stage::default();
     let mut logs = None;
-    let mut result = match tempfile::Builder::new().prefix("flowskew-lab-").tempdir() {
+    let result = match tempfile::Builder::new().prefix("flowskew-lab-").tempdir() {
         Ok(folder) => {
             let folder = logs.insert(folder);
             interrupt
@@ -97,10 +100,9 @@ pub async fn run(scenario: &Scenario, options: &Options, console: &mut Console, 
         Err(error) => Err(error).context("cannot make a folder for logs"),
     };
     let cleaned = stage.tear_down(console).await;
-    if result.is_ok() {
-        result = cleaned;
-    }
-    let pass = result.is_ok() && stage.checks.iter().all(|check| check.pass);
+    let pass = result.is_ok() && cleaned.is_ok() && stage.checks.iter().all(|check| check.pass);
+    // An interrupted run leaves nothing behind.
+    let keep_logs = !pass && !interrupt.is_stopped();
     Outcome {
         scenario: scenario.name.clone(),
         description: scenario.description.clone(),
@@ -108,11 +110,18 @@ pub async fn run(scenario: &Scenario, options: &Options, console: &mut Console, 
         family: options.family.unwrap_or_else(|| scenario.family.into()).to_string(),
         pass,
         error: result.err().map(|error| format!("{error:#}")),
+        left_behind: cleaned.err().map(|error| format!("{error:#}")),
         duration_seconds: started.elapsed().as_secs_f64(),
         flows_opened: stage.flows_opened,
         checks: stage.checks,
-        logs: logs.filter(|_| !pass).map(TempDir::keep),
+        logs: logs
+            .filter(|folder| keep_logs && has_entries(folder))
+            .map(TempDir::keep),
     }
+}
+
+fn has_entries(folder: &TempDir) -> bool {
+    std::fs::read_dir(folder.path()).is_ok_and(|mut entries| entries.next().is_some())
 }
 
 async fn perform(
@@ -125,15 +134,16 @@ async fn perform(
 ) -> Result<()> {
     let family = options.family.unwrap_or_else(|| scenario.family.into());
     Network::preflight(options.mode, family)?;
+    observers::preflight(&options.programs).await?;
     stage.turn = Some(turn::take(console).await?);
     let (nodes, pods) = (scenario.nodes.len(), scenario.pods.pods().len());
+    let rules = mode_name(options.mode);
     console.step(&format!(
-        "Building a network of {nodes} nodes with {pods} pods ({family}, {} rules).",
-        mode_name(options.mode)
+        "Building a network: nodes {nodes}, pods {pods}, {family}, {rules} rules."
     ));
     let cluster = Cluster::create(scenario, family, options.mode, options.programs.lab.clone()).await?;
     let cluster = stage.cluster.insert(cluster);
-    console.step(&format!("Starting one aggregator and {nodes} agents."));
+    console.step("Starting the aggregator, and an agent for each node.");
     let observers = Observers::start(&options.programs, &cluster.api_url(), &scenario.nodes, logs.path()).await?;
     let observers = stage.observers.insert(observers);
     let mut timeline = Timeline::new(cluster, observers, console)?;
@@ -165,7 +175,9 @@ async fn perform(
 
 impl Stage {
     async fn tear_down(&mut self, console: &mut Console) -> Result<()> {
-        console.step("Cleaning up.");
+        if self.cluster.is_some() {
+            console.step("Cleaning up.");
+        }
         if let Some(observers) = self.observers.take() {
             observers.terminate().await;
         }
@@ -184,12 +196,6 @@ impl Outcome {
     /// # Errors
     /// The run did not pass.
     pub fn into_result(self) -> Result<()> {
-        let logs = self
-            .logs
-            .map_or(String::new(), |logs| format!("\nThe logs are in {}", logs.display()));
-        if let Some(error) = self.error {
-            bail!("{error}{logs}");
-        }
         let failed = |check: &&CheckResult| !check.pass;
         let names: Vec<&str> = self
             .checks
@@ -197,10 +203,14 @@ impl Outcome {
             .filter(failed)
             .map(|check| check.name.as_str())
             .collect();
-        if names.is_empty() {
+        let expectations = (!names.is_empty()).then(|| format!("expectations do not hold: {}", names.join(", ")));
+        let left_behind = self.left_behind.map(|why| format!("{why}; run `flowskew-lab clean`"));
+        let logs = self.logs.map(|logs| format!("the logs are in {}", logs.display()));
+        let problems: Vec<String> = [self.error, expectations, left_behind].into_iter().flatten().collect();
+        if problems.is_empty() {
             return Ok(());
         }
-        bail!("expectations do not hold: {}{logs}", names.join(", "));
+        bail!("{}", problems.into_iter().chain(logs).collect::<Vec<_>>().join("\n"));
     }
 }
 

@@ -51,16 +51,15 @@ impl Observation {
         self.pods.iter().filter(|pod| !self.killed.contains(&pod.node))
     }
 
-    /// True when agents and aggregator show for each pod what the clients and `ss` show.
-    pub fn agrees(&self) -> bool {
-        self.agrees_on(true, true)
+    /// True when agents and aggregator show for each pod the opened flows that clients count.
+    pub fn agrees_on_opened(&self) -> bool {
+        self.counted()
+            .all(|pod| [pod.agent_opened, pod.aggregator_opened] == [Some(pod.opened); 2])
     }
 
-    /// The same, for opened flows, established ones, or both.
-    pub fn agrees_on(&self, opened: bool, established: bool) -> bool {
-        self.counted().all(|pod| {
-            (!opened || [pod.agent_opened, pod.aggregator_opened] == [Some(pod.opened); 2])
-                && (!established || [pod.agent_established, pod.aggregator_established] == [Some(pod.established); 2])
-        })
+    /// True when agents and aggregator show for each pod the established flows that `ss` shows.
+    pub fn agrees_on_established(&self) -> bool {
+        self.counted()
+            .all(|pod| [pod.agent_established, pod.aggregator_established] == [Some(pod.established); 2])
     }
 }

@@ -5,10 +5,12 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use anyhow::{Context, Result, bail};
 use flowskew_aggregator::report::ServiceReport;
 use futures::future::try_join_all;
+use tokio::process::Command;
 
 use super::http;
 use super::metrics::Page;
@@ -51,6 +53,28 @@ impl Programs {
             lab,
         })
     }
+}
+
+/// Asks the agent whether it can run on this machine.
+///
+/// # Errors
+/// It cannot; the message has what the agent says is missing, and what to do.
+pub async fn preflight(programs: &Programs) -> Result<()> {
+    let check = Command::new(&programs.agent)
+        .arg("check")
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    let output = check
+        .await
+        .with_context(|| format!("cannot run {}", programs.agent.display()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = [output.stdout, output.stderr]
+        .map(|text| String::from_utf8_lossy(&text).into_owned())
+        .concat();
+    bail!("the agent cannot run on this machine:\n{}", text.trim_end());
 }
 
 /// The running processes.

@@ -2,7 +2,6 @@
 //! words, and the results of checks leave.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -15,12 +14,12 @@ use super::evaluate::{Row, evaluate};
 use super::observe::Observation;
 use super::observers::Observers;
 use super::truth::{Zeroes, look, now_ms};
-use super::{table, words};
-use crate::clients::{CloseFlows, Lifetime, OpenFlows, OpenSummary, Pick, Reconnect};
+use super::{requests, table, words};
+use crate::clients::{Clients, CloseFlows, OpenFlows, OpenSummary};
 use crate::net::StopPod;
 use crate::scenario::Check;
 use crate::scenario::expect::{Exactness, START};
-use crate::scenario::spec::{Close, LifetimeSpread, Open, Step};
+use crate::scenario::spec::{Close, Open, Step};
 
 /// How long counts may take to agree; then the check is made with what there is.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(20);
@@ -31,8 +30,24 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 const STILL_AGREE_AFTER: Duration = Duration::from_millis(1_200);
 /// A mark lies this long after the last flow before it, so that no time bucket holds flows of both sides.
 const MARK_PAUSE: Duration = Duration::from_millis(2_200);
-/// The first of the addresses that many clients share; below it are those of single clients.
-const FIRST_SHARED_ADDRESS: u64 = 100_000;
+/// What all sides must agree on before the timeline goes on.
+#[derive(Debug, Clone, Copy)]
+struct Agreement {
+    opened: bool,
+    established: bool,
+    /// They must agree again a moment later.
+    twice: bool,
+}
+
+const ALL: Agreement = Agreement {
+    opened: true,
+    established: true,
+    twice: false,
+};
+const OPENED: Agreement = Agreement {
+    established: false,
+    ..ALL
+};
 
 /// What came of one check.
 #[derive(Debug, Clone, Serialize)]
@@ -104,9 +119,9 @@ impl<'a> Timeline<'a> {
                 sleep(time.value.get()).await;
                 Ok(())
             }
-            Step::Settle => self.settle(START, true).await.map(drop),
+            Step::Settle => self.settle(START, Agreement { twice: true, ..ALL }).await.map(drop),
             Step::Mark(mark) => {
-                self.settle(START, false).await?;
+                self.settle(START, OPENED).await?;
                 sleep(MARK_PAUSE).await;
                 self.marks.insert(mark.value.clone(), now_ms()?);
                 Ok(())
@@ -135,7 +150,7 @@ impl<'a> Timeline<'a> {
                 Ok(())
             }
             Step::KillAgent(node) => {
-                self.settle(START, false).await?;
+                self.settle(START, OPENED).await?;
                 self.observers.kill_agent(&node.value).await
             }
             Step::StartAgent(node) => {
@@ -150,7 +165,7 @@ impl<'a> Timeline<'a> {
             }
             Step::Show(show) => {
                 let since = show.since.as_ref().map_or(START, |mark| &mark.value);
-                let seen = self.settle(since, false).await?;
+                let seen = self.settle(since, ALL).await?;
                 self.console.text(&flowskew_aggregator::cli::render_table(&seen.report));
                 Ok(())
             }
@@ -159,15 +174,8 @@ impl<'a> Timeline<'a> {
 
     async fn open(&mut self, open: &Open) -> Result<()> {
         let flows = open.flows.get();
-        let shared = open.nat.map_or(0, |nat| flows * nat.percent.get() / 100);
-        let addresses = open.nat.map_or(0, |nat| nat.addresses.get());
-        let own = self.request(open, flows - shared, flows, 0..open.clients.get());
-        let nat = self.request(
-            open,
-            shared,
-            flows,
-            FIRST_SHARED_ADDRESS..FIRST_SHARED_ADDRESS + addresses,
-        );
+        self.opens += 1;
+        let [own, shared] = requests::open(open, self.cluster.network().plan().family, self.opens);
         if let Some(reconnect) = &open.reconnect {
             self.longest_reconnect = self.longest_reconnect.max(reconnect.value.max.get());
         }
@@ -175,7 +183,7 @@ impl<'a> Timeline<'a> {
         let before: u64 = clients.counts().await?.opened.values().sum();
         let mut progress = clients.progress();
         let started = Instant::now();
-        let both = async { tokio::try_join!(open_some(&clients, own), open_some(&clients, nat)) };
+        let both = async { tokio::try_join!(open_some(&clients, own), open_some(&clients, shared)) };
         tokio::pin!(both);
         let summaries: (OpenSummary, OpenSummary) = loop {
             tokio::select! {
@@ -199,33 +207,6 @@ impl<'a> Timeline<'a> {
         Ok(())
     }
 
-    /// The part of an `open` step that comes from some of the client addresses; `all` flows share its rate.
-    fn request(&mut self, open: &Open, flows: u64, all: u64, addresses: std::ops::Range<u64>) -> OpenFlows {
-        self.opens += 1;
-        let family = self.cluster.network().plan().family;
-        let source = |n: u64| -> IpAddr { family.client_source(u32::try_from(n).unwrap_or(0)) };
-        let lifetime = match (open.lifetime.map(|span| span.as_millis()), open.lifetime_spread) {
-            (None, _) => Lifetime::Held,
-            (Some(ms), LifetimeSpread::Fixed) => Lifetime::Fixed { ms },
-            (Some(ms), LifetimeSpread::Exponential) => Lifetime::Exponential { mean_ms: ms as f64 },
-        };
-        OpenFlows {
-            group: open.group.clone(),
-            flows,
-            sources: addresses.map(source).collect(),
-            pick: Pick::RoundRobin,
-            rate: open.rate.map(|rate| rate.get() as f64 * flows as f64 / all as f64),
-            lifetime,
-            close: open.ends,
-            reconnect: open.reconnect.as_ref().map(|reconnect| Reconnect {
-                min_ms: reconnect.value.min.as_millis(),
-                max_ms: reconnect.value.max.as_millis(),
-            }),
-            seed: self.opens,
-            ..OpenFlows::default()
-        }
-    }
-
     async fn close(&mut self, close: &Close) -> Result<()> {
         let pod = close.pod.as_ref().map(|pod| self.cluster.pod(&pod.value)).transpose()?;
         let which = CloseFlows {
@@ -242,7 +223,7 @@ impl<'a> Timeline<'a> {
 
     async fn replace(&mut self, pods: &[(String, String)], how: StopPod) -> Result<()> {
         // Counts of pods that go can be compared no more.
-        self.settle(START, false).await?;
+        self.settle(START, OPENED).await?;
         self.cluster.replace(pods, how).await?;
         self.expect_reconnects();
         Ok(())
@@ -252,17 +233,8 @@ impl<'a> Timeline<'a> {
         self.reconnects_until = Some(Instant::now() + self.longest_reconnect + LOOK_INTERVAL);
     }
 
-    /// Waits until all sides agree, or for the timeout. With `twice` they must agree again a moment later.
-    async fn settle(&mut self, since: &str, twice: bool) -> Result<Observation> {
-        self.settle_for(since, twice, |seen| seen.agrees()).await
-    }
-
-    async fn settle_for(
-        &mut self,
-        since: &str,
-        twice: bool,
-        agrees: impl Fn(&Observation) -> bool,
-    ) -> Result<Observation> {
+    /// Waits until all sides agree on `what`, or for the timeout. The window of the report begins at the mark `since`.
+    async fn settle(&mut self, since: &str, what: Agreement) -> Result<Observation> {
         if let Some(until) = self.reconnects_until.take() {
             sleep(until.saturating_duration_since(Instant::now())).await;
         }
@@ -274,10 +246,11 @@ impl<'a> Timeline<'a> {
         let mut agreed_at = None;
         loop {
             let looked = look(self.cluster, self.observers, &self.zeroes, since_ms).await?;
-            let agreed = looked.at_rest && agrees(&looked.seen);
+            let agreed = (!what.opened || looked.none_opened && looked.seen.agrees_on_opened())
+                && (!what.established || looked.none_closed && looked.seen.agrees_on_established());
             let since_when = agreed.then(|| *agreed_at.get_or_insert_with(Instant::now));
             agreed_at = since_when;
-            let enough = since_when.is_some_and(|at| !twice || at.elapsed() >= STILL_AGREE_AFTER);
+            let enough = since_when.is_some_and(|at| !what.twice || at.elapsed() >= STILL_AGREE_AFTER);
             if enough || Instant::now() > deadline {
                 return Ok(looked.seen);
             }
@@ -287,10 +260,13 @@ impl<'a> Timeline<'a> {
 
     async fn check(&mut self, check: &Check) -> Result<()> {
         let since = check.since.as_ref().map_or(START, |mark| &mark.value);
-        let (opened, established) = (check.opened == Exactness::Exact, check.established == Exactness::Exact);
-        let seen = self
-            .settle_for(since, true, |seen| seen.agrees_on(opened, established))
-            .await?;
+        let exact = |exactness| exactness == Exactness::Exact;
+        let what = Agreement {
+            opened: exact(check.opened),
+            established: exact(check.established),
+            twice: true,
+        };
+        let seen = self.settle(since, what).await?;
         let rows = evaluate(check, &seen);
         let pass = rows.iter().all(|row| row.pass);
         self.console.text(&table::rows(&rows));
@@ -311,7 +287,7 @@ impl<'a> Timeline<'a> {
     }
 }
 
-async fn open_some(clients: &crate::clients::Clients, request: OpenFlows) -> Result<OpenSummary> {
+async fn open_some(clients: &Clients, request: OpenFlows) -> Result<OpenSummary> {
     if request.flows == 0 {
         return Ok(OpenSummary::default());
     }

@@ -32,13 +32,15 @@ impl Zeroes {
     }
 }
 
-/// An observation, and whether no client was busy meanwhile.
+/// An observation, and whether clients were busy meanwhile.
 #[derive(Debug)]
 pub struct Look {
     /// What was seen.
     pub seen: Observation,
-    /// No flow opened or closed while looking, and none was about to.
-    pub at_rest: bool,
+    /// No flow opened while looking, and none was about to.
+    pub none_opened: bool,
+    /// No flow closed while looking.
+    pub none_closed: bool,
 }
 
 /// Looks from all sides. The window of the report begins at `since_ms`.
@@ -72,21 +74,24 @@ pub async fn look(cluster: &Cluster, observers: &mut Observers, zeroes: &Zeroes,
         });
     }
     let after = cluster.clients().counts().await?;
-    let at_rest = before == after && after.attempting == 0;
+    let none_opened = before.opened == after.opened && after.attempting == 0;
+    let none_closed = before.client_closed == after.client_closed && before.server_closed == after.server_closed;
     let losses = pages
         .iter()
         .map(|(node, page)| (node.clone(), page.not_zero("flowskew_agent_losses_total", "kind")));
     let agent_losses = losses.filter(|(_, kinds)| !kinds.is_empty()).collect();
     let killed = observers.killed().clone();
+    let seen = Observation {
+        pods,
+        report,
+        agent_losses,
+        failed: after.failed,
+        killed,
+    };
     Ok(Look {
-        seen: Observation {
-            pods,
-            report,
-            agent_losses,
-            failed: after.failed,
-            killed,
-        },
-        at_rest,
+        seen,
+        none_opened,
+        none_closed,
     })
 }
 

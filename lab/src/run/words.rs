@@ -27,7 +27,7 @@ pub fn step(step: &Step) -> String {
             let pods: Vec<&str> = step.pods.iter().map(|pod| pod.value.as_str()).collect();
             format!("Restarting {}{}.", pods.join(", "), how(step.how))
         }
-        Step::Scale(step) => format!("Giving {} {} pods.", step.node.value, step.pods.get()),
+        Step::Scale(step) => format!("Giving {} {}.", step.node.value, plural(step.pods.get(), "pod", "pods")),
         Step::KillAgent(node) => format!("Killing the agent of {} (SIGKILL).", node.value),
         Step::StartAgent(node) => format!("Starting the agent of {} again.", node.value),
         Step::Check(check) if check.name.is_empty() => "Checking what must hold.".to_owned(),
@@ -48,17 +48,12 @@ pub fn opened(opened: u64, failed: u64, took: Duration) -> String {
 }
 
 fn open(open: &Open) -> String {
-    let mut sentence = format!(
-        "Opening {} flows from {} client addresses",
-        open.flows.get(),
-        open.clients.get()
-    );
+    let flows = plural(open.flows.get(), "flow", "flows");
+    let clients = plural(open.clients.get(), "client address", "client addresses");
+    let mut sentence = format!("Opening {flows} from {clients}");
     if let Some(nat) = open.nat {
-        sentence += &format!(
-            ", {} % of them from {} shared ones",
-            nat.percent.get(),
-            nat.addresses.get()
-        );
+        let shared = plural(nat.addresses.get(), "shared address", "shared addresses");
+        sentence += &format!(", {} % of them from {shared}", nat.percent.get());
     }
     if let Some(rate) = open.rate {
         sentence += &format!(", {} a second", rate.get());
@@ -71,7 +66,7 @@ fn open(open: &Open) -> String {
 
 fn close(close: &Close) -> String {
     let mut sentence = match close.flows {
-        Some(flows) => format!("Closing {} flows", flows.get()),
+        Some(flows) => format!("Closing {}", plural(flows.get(), "flow", "flows")),
         None => "Closing all flows".to_owned(),
     };
     if let Some(group) = &close.group {
@@ -88,4 +83,8 @@ fn how(how: StopPod) -> &'static str {
         StopPod::Terminate => "",
         StopPod::Kill => " with SIGKILL",
     }
+}
+
+fn plural(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
 }

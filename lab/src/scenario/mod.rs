@@ -2,7 +2,9 @@
 //! what is allowed.
 
 mod check;
+mod check_steps;
 pub mod expect;
+pub mod lists;
 mod placement;
 pub mod spec;
 pub mod value;

@@ -11,7 +11,7 @@ pub struct Placed {
 }
 
 /// The placement at one moment, in the order in which pods came.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct PodSet {
     prefix: String,
     next: u64,

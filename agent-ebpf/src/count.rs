@@ -8,7 +8,7 @@ use aya_ebpf::{
     helpers::generated::bpf_ktime_get_boot_ns,
     maps::lpm_trie,
 };
-use flowskew_agent_ebpf::{Address, Flow, FlowEvent, WatchedKey, event_kind, loss, source_class};
+use flowskew_agent_ebpf::{Address, Flow, FlowEvent, WatchedKey, close_cause, event_kind, loss, source_class};
 
 use crate::{
     ledger::Counters,
@@ -20,6 +20,9 @@ use crate::{
 const EEXIST: i32 = -17;
 
 /// A passive socket became established.
+///
+/// FLOWS decides whether it is counted: while an agent is upgraded, the programs of both versions see each open, and the
+/// first of them to enter the flow counts it.
 #[inline(always)]
 pub fn opened(sk: Sock) {
     let now = boot_ns();
@@ -28,13 +31,41 @@ pub fn opened(sk: Sock) {
         count_loss(loss::LEDGER_FULL);
         return;
     };
-    counters.opened();
-    // A leftover of a socket that died unseen at this address would be stale: replace it.
-    if FLOWS.insert(sk.id(), flow, BPF_ANY.into()).is_err() {
-        note_flows_overflow();
-        count_loss(loss::FLOWS_FULL);
+    match FLOWS.insert(sk.id(), flow, BPF_NOEXIST.into()) {
+        Ok(()) => {}
+        Err(EEXIST) => {
+            if !replaces_leftover(sk.id(), &flow) {
+                return;
+            }
+        }
+        Err(_) => {
+            note_flows_overflow();
+            count_loss(loss::FLOWS_FULL);
+        }
     }
+    counters.opened();
     tell(&flow, now, event_kind::OPENED, 0);
+}
+
+/// The kernel reuses the addresses of its sockets. If FLOWS holds another flow at this one, that flow's end was not seen: it
+/// is taken out of the gauge, and makes room. False if it is the same flow, counted already.
+#[inline(always)]
+fn replaces_leftover(id: u64, flow: &Flow) -> bool {
+    // SAFETY: the value is copied at once, and entries that are not preallocated are not reused under a reader.
+    if let Some(leftover) = (unsafe { FLOWS.get(id) }).copied() {
+        let same_client = leftover.client == flow.client && leftover.client_port == flow.client_port;
+        if same_client && leftover.key == flow.key {
+            return false;
+        }
+        if FLOWS.remove(id).is_ok() {
+            count_loss(loss::ORPHAN_FLOW);
+            if let Some(counters) = Counters::find(&leftover.key, leftover.source_class) {
+                counters.closed(close_cause::OTHER);
+            }
+        }
+    }
+    let _ = FLOWS.insert(id, flow, BPF_ANY.into());
+    true
 }
 
 /// A socket left ESTABLISHED. `cause` is one of [`flowskew_agent_ebpf::close_cause`].

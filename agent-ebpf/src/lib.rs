@@ -54,8 +54,10 @@ pub mod loss {
     pub const LEDGER_FULL: u32 = 2;
     /// Closes on a ledger key of a flow that FLOWS does not hold.
     pub const ORPHAN_CLOSE: u32 = 3;
+    /// Flows whose end was not seen, found when their socket's address was used again; counted as closed then.
+    pub const ORPHAN_FLOW: u32 = 4;
     /// Number of losses.
-    pub const COUNT: u32 = 4;
+    pub const COUNT: u32 = 5;
 }
 
 /// Key of LEDGER: one local address and port, and the cgroup of the socket, so that a reused address or a shared node
@@ -153,6 +155,23 @@ pub struct FlowEvent {
     pub padding: [u8; 6],
 }
 
+/// The one value of MEMORY: what an agent has to know of the one before it. Zero when there was none.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AgentMemory {
+    /// Name of this life of the counters; 0 before it has begun.
+    pub epoch: u64,
+    /// When it began, milliseconds since 1970.
+    pub epoch_started_at_ms: u64,
+    /// Sequence of the last report that was made.
+    pub sequence: u64,
+    /// 1 once the flows that were open at the beginning have been taken up.
+    pub seeded: u32,
+    /// Sizes that the maps were made with: entries of FLOWS and LEDGER, bytes of EVENTS.
+    pub sizes: [u32; 3],
+}
+
+const _: () = assert!(size_of::<AgentMemory>() == 40);
 const _: () = assert!(size_of::<LedgerKey>() == 32);
 const _: () = assert!(size_of::<ClassCounts>() == 72);
 const _: () = assert!(size_of::<LedgerValue>() == 288);
@@ -162,7 +181,7 @@ const _: () = assert!(size_of::<FlowEvent>() == 80);
 
 #[cfg(feature = "user")]
 mod user {
-    use super::{Flow, FlowEvent, LedgerKey, LedgerValue, WatchedKey};
+    use super::{AgentMemory, Flow, FlowEvent, LedgerKey, LedgerValue, WatchedKey};
 
     impl FlowEvent {
         /// Reads a record of the ring; `None` if it has another size.
@@ -180,4 +199,6 @@ mod user {
     unsafe impl aya::Pod for Flow {}
     // SAFETY: as above.
     unsafe impl aya::Pod for WatchedKey {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for AgentMemory {}
 }

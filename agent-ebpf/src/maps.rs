@@ -1,13 +1,11 @@
 //! The maps. Their sizes are defaults, which the agent overrides when it loads the programs.
 
-use core::ptr;
-
 use aya_ebpf::{
     bindings::BPF_F_NO_PREALLOC,
     macros::map,
-    maps::{HashMap, LpmTrie, PerCpuArray, RingBuf},
+    maps::{Array, HashMap, LpmTrie, PerCpuArray, RingBuf},
 };
-use flowskew_agent_ebpf::{Address, Flow, LedgerKey, LedgerValue, WatchedKey, loss};
+use flowskew_agent_ebpf::{Address, AgentMemory, Flow, LedgerKey, LedgerValue, WatchedKey, loss};
 
 /// Counters by local address, port and cgroup: the figures that everything else is made of.
 #[map]
@@ -48,21 +46,24 @@ pub struct Listener {
     pub port: u64,
 }
 
-/// Only ever goes from 0 to 1. Rust has no atomic access on this target, so it is read and written as volatile.
-static mut FLOWS_OVERFLOWED: u32 = 0;
+/// One word: 1 once FLOWS has been full.
+#[map]
+pub static OVERFLOWED: Array<u32> = Array::with_max_entries(1, 0);
+
+/// What the agent has to remember from one of its lives to the next. The programs do not use it.
+#[map]
+pub static MEMORY: Array<AgentMemory> = Array::with_max_entries(1, 0);
 
 /// A flow has found FLOWS full: from now on, the close of an unknown socket may be that of a flow counted as opened.
 #[inline(always)]
 pub fn note_flows_overflow() {
-    // SAFETY: an aligned word; all writers write the same.
-    unsafe { ptr::write_volatile(&raw mut FLOWS_OVERFLOWED, 1) };
+    let _ = OVERFLOWED.set(0, 1, 0);
 }
 
 /// Whether FLOWS has ever been full.
 #[inline(always)]
 pub fn flows_have_overflowed() -> bool {
-    // SAFETY: as above.
-    unsafe { ptr::read_volatile(&raw const FLOWS_OVERFLOWED) != 0 }
+    OVERFLOWED.get(0).is_some_and(|word| *word != 0)
 }
 
 /// Adds one to a loss.

@@ -43,7 +43,6 @@ pub fn run() -> anyhow::Result<()> {
 }
 
 fn try_kernel() -> Result<(), KernelError> {
-    let mut kernel = Kernel::load(&MapSizes { max_flows: 65_536, max_ledger: 4_096, ring_bytes: 4_096, kernel_log: false })?;
-    kernel.attach()?;
-    kernel.seed()
+    let sizes = MapSizes { max_flows: 65_536, max_ledger: 4_096, ring_bytes: 4_096, kernel_log: false };
+    Kernel::start(&sizes, None)?.seed()
 }

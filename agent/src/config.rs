@@ -1,6 +1,6 @@
 //! The command line and environment, read once into typed values.
 
-use std::{net::SocketAddr, str::FromStr, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
 
@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand};
 #[command(version, after_help = "Examples:
   flowskew-agent check                    what this kernel offers, and what is missing
   flowskew-agent top                      flows per local address and port, live; needs no cluster
+  flowskew-agent cleanup                  end what agents have left counting in the kernel
   flowskew-agent run --node worker-1 --aggregator http://flowskew-aggregator:9471")]
 pub struct Cli {
     /// What to log: error, warn, info, debug, or per module as in flowskew_agent=debug.
@@ -28,6 +29,17 @@ pub enum Command {
     Top(TopConfig),
     /// Say what this kernel and this process offer, and what is missing. Exits 1 if the agent cannot run.
     Check,
+    /// End the counting that agents have left running in the kernel, and remove all that they have pinned.
+    Cleanup(PinConfig),
+}
+
+/// Where things are pinned that outlive an agent.
+#[derive(Debug, Clone, Args)]
+pub struct PinConfig {
+    /// Folder on a BPF filesystem. What is pinned there goes on counting while no agent runs; `flowskew-agent cleanup`
+    /// ends it.
+    #[arg(long, env = "FLOWSKEW_PIN_DIR", default_value = "/sys/fs/bpf/flowskew")]
+    pub pin_dir: PathBuf,
 }
 
 /// Sizes of the kernel maps.
@@ -74,7 +86,13 @@ pub struct RunConfig {
     /// Where to serve /metrics, /healthz and /readyz.
     #[arg(long, env = "FLOWSKEW_HTTP_LISTEN", default_value = "0.0.0.0:9470")]
     pub http_listen: SocketAddr,
-    /// Sizes of the kernel maps.
+    /// Where to pin.
+    #[command(flatten)]
+    pub pins: PinConfig,
+    /// Pin nothing: counting ends with the agent.
+    #[arg(long, env = "FLOWSKEW_NO_PIN")]
+    pub no_pin: bool,
+    /// Sizes of the kernel maps. Others than those of the agent before make counting begin anew.
     #[command(flatten)]
     pub maps: MapSizes,
 }

@@ -7,7 +7,7 @@ use flowskew_proto::v1;
 
 use crate::{
     assignment::{Assignment, MAX_ENDPOINTS, MAX_PREFIXES},
-    kernel::KernelLosses,
+    kernel::{KernelLosses, Origin},
 };
 
 /// A ledger entry as the contract has it. Classes that have never counted are left out.
@@ -46,7 +46,18 @@ pub fn losses(kernel: KernelLosses, reports_dropped: u64) -> v1::Losses {
         flows_full: kernel.flows_full,
         ledger_full: kernel.ledger_full,
         orphan_close: kernel.orphan_close,
+        orphan_flow: kernel.orphan_flow,
         reports_dropped,
+    }
+}
+
+/// How the counters began, as the contract has it.
+pub fn origin(origin: Origin) -> v1::Origin {
+    match origin {
+        Origin::Fresh => v1::Origin::Fresh,
+        Origin::Adopted => v1::Origin::Adopted,
+        Origin::Upgraded => v1::Origin::Upgraded,
+        Origin::Migrated => v1::Origin::Migrated,
     }
 }
 

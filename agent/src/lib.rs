@@ -6,6 +6,7 @@
 
 pub mod assignment;
 pub mod check;
+pub mod cleanup;
 pub mod config;
 pub mod convert;
 pub mod events;

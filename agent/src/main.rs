@@ -5,7 +5,7 @@ use std::{io::IsTerminal, process::ExitCode};
 
 use clap::Parser;
 use flowskew_agent::{
-    check,
+    check, cleanup,
     config::{Cli, Command},
     run, top,
 };
@@ -23,6 +23,7 @@ async fn main() -> ExitCode {
         Command::Run(config) => run::run(config).await,
         Command::Top(config) => top::run(config).await,
         Command::Check => check::run(),
+        Command::Cleanup(config) => cleanup::run(&config),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -12,7 +12,7 @@ use prometheus_client::{
 
 use crate::{
     events::{Cause, EventMetrics},
-    kernel::Snapshot,
+    kernel::{Origin, Snapshot},
 };
 
 /// What the owner of the agent's state lets others see.
@@ -32,6 +32,8 @@ pub struct Published {
     pub reports_acknowledged: u64,
     /// Reports dropped from the full queue.
     pub reports_dropped: u64,
+    /// How the counters began.
+    pub origin: Option<Origin>,
     /// Why open flows could not be taken up at start, if so.
     pub seeding_failed: Option<String>,
 }
@@ -56,6 +58,11 @@ struct ClosedLabels {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct LossLabels {
     kind: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OriginLabel {
+    origin: &'static str,
 }
 
 /// Renders everything.
@@ -125,6 +132,7 @@ fn losses(registry: &mut Registry, published: &Published) {
         ("flows_full", kernel.flows_full),
         ("ledger_full", kernel.ledger_full),
         ("orphan_close", kernel.orphan_close),
+        ("orphan_flow", kernel.orphan_flow),
         ("reports_dropped", published.reports_dropped),
     ] {
         family.get_or_create(&LossLabels { kind }).inc_by(count);
@@ -145,6 +153,15 @@ fn reporting(registry: &mut Registry, published: &Published) {
         gauge(published.seeding_failed.is_some()),
     );
     registry.register("flowskew_agent_connected", "1 while a stream to the aggregator is open", gauge(published.connected));
+    if let Some(origin) = published.origin {
+        let family = Family::<OriginLabel, Gauge>::default();
+        family.get_or_create(&OriginLabel { origin: origin.label() }).set(1);
+        registry.register(
+            "flowskew_agent_origin",
+            "How the counters began: fresh, adopted or upgraded from the agent before, or migrated, which begins anew",
+            family,
+        );
+    }
     let pending: Gauge = Gauge::default();
     pending.set(i64::try_from(published.reports_pending).unwrap_or(i64::MAX));
     registry.register("flowskew_agent_reports_pending", "Reports that wait to be acknowledged", pending);

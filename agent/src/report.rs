@@ -27,13 +27,13 @@ pub struct ReportQueue {
 }
 
 impl ReportQueue {
-    /// An empty queue for a new epoch. `capacity` is at least 2.
-    pub fn new(epoch: u64, epoch_started_at_ms: u64, capacity: usize) -> Self {
+    /// An empty queue for an epoch of which `last_sequence` reports have been made. `capacity` is at least 2.
+    pub fn new(epoch: u64, epoch_started_at_ms: u64, last_sequence: u64, capacity: usize) -> Self {
         Self {
             epoch,
             epoch_started_at_ms,
             capacity: capacity.max(2),
-            last_sequence: 0,
+            last_sequence,
             pending: VecDeque::new(),
             acknowledged: None,
             baseline_due: false,
@@ -46,6 +46,11 @@ impl ReportQueue {
     /// The epoch of all reports.
     pub fn epoch(&self) -> u64 {
         self.epoch
+    }
+
+    /// Sequence of the last report that was made.
+    pub fn last_sequence(&self) -> u64 {
+        self.last_sequence
     }
 
     /// Reports dropped because the queue was full.
@@ -120,7 +125,7 @@ mod tests {
     use super::*;
 
     fn queue(capacity: usize, reports: usize) -> ReportQueue {
-        let mut queue = ReportQueue::new(42, 1, capacity);
+        let mut queue = ReportQueue::new(42, 1, 0, capacity);
         for _ in 0..reports {
             queue.push(&Snapshot::default());
         }

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use anyhow::Context;
+use flowskew_agent_ebpf::AgentMemory;
 use flowskew_proto::v1::{AgentMessage, Hello, agent_message, aggregator_message::Message};
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -16,7 +17,11 @@ use crate::{
     convert,
     events::{self, EventMetrics},
     http,
-    kernel::{Kernel, KernelError, now_ms, requirements},
+    kernel::{
+        Kernel, KernelError, Origin, now_ms,
+        pins::{PinError, Pins},
+        requirements,
+    },
     metrics::Published,
     report::ReportQueue,
     upstream::{self, Event},
@@ -28,31 +33,35 @@ pub async fn run(config: RunConfig) -> anyhow::Result<()> {
     let listener = http::bind(config.http_listen).await?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
 
-    let mut kernel = Kernel::load(&config.maps)?;
+    let pins = hold_pins(&config)?;
+    let mut kernel = Kernel::start(&config.maps, pins.as_ref())?;
     if config.maps.kernel_log {
         kernel.forward_log()?;
     }
     let event_metrics = EventMetrics::default();
     let ring = kernel.take_events()?;
-    kernel.attach()?;
-    let epoch_started_at_ms = now_ms();
-    tracing::info!(node = config.node, "counting; kernel {}", requirements::kernel_release());
+    let memory = kernel.memory()?;
+    let origin = kernel.origin();
+    tracing::info!(node = config.node, origin = origin.label(), "counting; kernel {}", requirements::kernel_release());
 
-    // Milliseconds would do, were it not for two starts within one.
-    let epoch = epoch_started_at_ms << 16 | u64::from(std::process::id() & 0xffff);
     let (events, mut upstream_events) = mpsc::channel(upstream::IN_FLIGHT * 2);
     let has_aggregator = endpoint.is_some();
     if let Some(endpoint) = endpoint {
-        tokio::spawn(upstream::run(endpoint, hello(&config, epoch), events));
+        tokio::spawn(upstream::run(endpoint, hello(&config, memory.epoch, origin), events));
     } else {
         tracing::warn!("no --aggregator: nothing is reported, only /metrics on {}", config.http_listen);
     }
-    let (publisher, published) = watch::channel(Published::default());
+    let (publisher, published) = watch::channel(Published { origin: Some(origin), ..Published::default() });
     let mut http = tokio::spawn(http::serve(listener, published, event_metrics.clone()));
     tokio::spawn(events::drain(ring, event_metrics));
 
     let mut agent = Agent {
-        queue: ReportQueue::new(epoch, epoch_started_at_ms, config.report_queue as usize),
+        queue: ReportQueue::new(
+            memory.epoch,
+            memory.epoch_started_at_ms,
+            memory.sequence,
+            config.report_queue as usize,
+        ),
         ticker: ticker(config.report_interval),
         kernel,
         stream: None,
@@ -60,7 +69,10 @@ pub async fn run(config: RunConfig) -> anyhow::Result<()> {
         config,
     };
     let mut seed_at = Instant::now();
-    if has_aggregator {
+    if memory.seeded != 0 {
+        // Everything is known from the agent before, the classes of clients too.
+        agent.become_ready(None)?;
+    } else if has_aggregator {
         seed_at += agent.config.assignment_wait;
     }
     loop {
@@ -76,13 +88,29 @@ pub async fn run(config: RunConfig) -> anyhow::Result<()> {
     agent.shut_down(&mut upstream_events).await
 }
 
-fn hello(config: &RunConfig, epoch: u64) -> Hello {
+/// The pins of this node; `None`, with a warning, where nothing can be pinned.
+fn hold_pins(config: &RunConfig) -> Result<Option<Pins>, PinError> {
+    if config.no_pin {
+        return Ok(None);
+    }
+    match Pins::hold(&config.pins.pin_dir) {
+        Ok(pins) => Ok(Some(pins)),
+        Err(error @ PinError::Held(_)) => Err(error),
+        Err(error) => {
+            tracing::warn!("flows that open and close while no agent runs will be missing: {error}");
+            Ok(None)
+        }
+    }
+}
+
+fn hello(config: &RunConfig, epoch: u64, origin: Origin) -> Hello {
     Hello {
         node: config.node.clone(),
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
         abi_version: flowskew_agent_ebpf::ABI_VERSION,
         kernel_release: requirements::kernel_release(),
         epoch,
+        origin: convert::origin(origin).into(),
     }
 }
 
@@ -113,8 +141,13 @@ impl Agent {
         if let Some(error) = &failed {
             tracing::warn!("flows that are already open are not in 'established': {error}");
         }
+        self.become_ready(failed)
+    }
+
+    fn become_ready(&mut self, seeding_failed: Option<String>) -> Result<(), KernelError> {
+        self.kernel.remember(AgentMemory { seeded: 1, ..self.kernel.memory()? })?;
         self.publisher.send_modify(|published| {
-            published.seeding_failed = failed;
+            published.seeding_failed = seeding_failed;
             published.ready = true;
         });
         self.report()
@@ -125,6 +158,8 @@ impl Agent {
         let snapshot = self.kernel.snapshot()?;
         if self.config.aggregator.is_some() {
             self.queue.push(&snapshot);
+            // Before it can be sent: no sequence is ever given twice.
+            self.kernel.remember(AgentMemory { sequence: self.queue.last_sequence(), ..self.kernel.memory()? })?;
         }
         self.publisher.send_modify(|published| published.snapshot = snapshot);
         self.send_due();

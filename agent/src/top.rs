@@ -38,8 +38,7 @@ struct Row {
 
 /// Runs until Ctrl-C, or for as many tables as asked for.
 pub async fn run(config: TopConfig) -> anyhow::Result<()> {
-    let mut kernel = Kernel::load(&config.maps)?;
-    kernel.attach()?;
+    let mut kernel = Kernel::start(&config.maps, None)?;
     if let Err(error) = kernel.seed() {
         eprintln!("flows that are already open are not shown: {error}");
     }

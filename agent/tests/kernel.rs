@@ -28,9 +28,7 @@ fn counting(sizes: &MapSizes) -> Option<Kernel> {
         eprintln!("skipped: {error}");
         return None;
     }
-    let mut kernel = Kernel::load(sizes).expect("loads");
-    kernel.attach().expect("attaches");
-    Some(kernel)
+    Some(Kernel::start(sizes, None).expect("starts"))
 }
 
 fn mapped(address: SocketAddr) -> [u8; 16] {

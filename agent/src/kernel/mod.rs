@@ -7,21 +7,21 @@ use std::{
 };
 
 use aya::{
-    Btf, Ebpf, EbpfError, EbpfLoader,
-    maps::{HashMap, LpmTrie, MapData, MapError, PerCpuArray, RingBuf, lpm_trie},
-    programs::{BtfTracePoint, Iter, ProgramError},
+    Btf, Ebpf, EbpfError,
+    maps::{Array, HashMap, LpmTrie, MapData, MapError, PerCpuArray, RingBuf, lpm_trie},
+    programs::{Iter, ProgramError},
 };
-use flowskew_agent_ebpf::{Address, LedgerKey, LedgerValue, WatchedKey, loss, source_class};
+use flowskew_agent_ebpf::{Address, AgentMemory, LedgerKey, LedgerValue, WatchedKey, loss, source_class};
 use thiserror::Error;
-
-use crate::config::MapSizes;
 
 mod log;
 pub mod object;
 pub mod offsets;
+pub mod pins;
 pub mod requirements;
+mod start;
 
-use requirements::State;
+pub use start::Origin;
 
 /// Something that the kernel refused.
 #[derive(Debug, Error)]
@@ -52,6 +52,12 @@ pub enum KernelError {
     /// An iterator could not be started.
     #[error("cannot start the walk over open files: {0}")]
     Walk(#[from] aya::programs::links::LinkError),
+    /// What should outlive the agent could not be kept.
+    #[error(transparent)]
+    Pins(#[from] pins::PinError),
+    /// The link of a program could not be kept.
+    #[error("cannot pin the link of the eBPF program: {0}")]
+    PinLink(#[from] aya::pin::PinError),
     /// A map could not be read or written.
     #[error("map {map}: {error}")]
     Map {
@@ -93,9 +99,11 @@ pub struct KernelLosses {
     pub ledger_full: u64,
     /// Closes of flows that FLOWS did not hold.
     pub orphan_close: u64,
+    /// Flows whose end was not seen when it happened.
+    pub orphan_flow: u64,
 }
 
-/// The loaded programs and their maps. Dropping it detaches and frees them.
+/// The running programs and their maps. Dropping it ends those that are not pinned.
 pub struct Kernel {
     ebpf: Ebpf,
     btf: Btf,
@@ -103,51 +111,24 @@ pub struct Kernel {
     losses: PerCpuArray<MapData, u64>,
     watched: HashMap<MapData, WatchedKey, u8>,
     classes: LpmTrie<MapData, Address, u8>,
+    memory: Array<MapData, AgentMemory>,
+    origin: Origin,
 }
 
 impl Kernel {
-    /// Checks the machine, loads the programs and makes the maps. Nothing is counted before [`Kernel::attach`].
-    pub fn load(sizes: &MapSizes) -> Result<Self, KernelError> {
-        check_requirements()?;
-        let object = object::embedded()?;
-        let offsets = offsets::resolve()?;
-        let btf = Btf::from_sys_fs()?;
-        let page = u32::try_from(rustix::param::page_size()).unwrap_or(4_096);
-        let log_level: u8 = if sizes.kernel_log { aya_log::Level::Debug as u8 } else { 0 };
-
-        lift_memory_limit();
-        let mut loader = EbpfLoader::new();
-        loader
-            .map_max_entries("FLOWS", sizes.max_flows)
-            .map_max_entries("LEDGER", sizes.max_ledger)
-            .map_max_entries("EVENTS", sizes.ring_bytes.max(page).next_power_of_two())
-            .override_global(aya_log::LEVEL, &log_level, true);
-        if !sizes.kernel_log {
-            loader.map_max_entries("AYA_LOGS", page);
-        }
-        for (global, offset) in &offsets {
-            loader.override_global(global, offset, true);
-        }
-        let mut ebpf = loader.load(object)?;
-
-        Ok(Self {
-            ledger: take_map(&mut ebpf, "LEDGER")?,
-            losses: take_map(&mut ebpf, "LOSSES")?,
-            watched: take_map(&mut ebpf, "WATCHED")?,
-            classes: take_map(&mut ebpf, "CLASSES")?,
-            ebpf,
-            btf,
-        })
+    /// How these counters began.
+    pub fn origin(&self) -> Origin {
+        self.origin
     }
 
-    /// Begins to count.
-    pub fn attach(&mut self) -> Result<(), KernelError> {
-        const PROGRAM: &str = "inet_sock_set_state";
-        let program: &mut BtfTracePoint = program(&mut self.ebpf, PROGRAM)?;
-        program
-            .load(PROGRAM, &self.btf)
-            .and_then(|()| program.attach().map(|_link| ()))
-            .map_err(|error| KernelError::Program { program: PROGRAM, error })
+    /// What has to be known of this life of the counters.
+    pub fn memory(&self) -> Result<AgentMemory, KernelError> {
+        self.memory.get(&0, 0).map_err(|error| KernelError::Map { map: "MEMORY", error })
+    }
+
+    /// Writes it down for the agent after this one.
+    pub fn remember(&mut self, memory: AgentMemory) -> Result<(), KernelError> {
+        self.memory.set(0, memory, 0).map_err(|error| KernelError::Map { map: "MEMORY", error })
     }
 
     /// Takes up the flows that are already open, as established but never as opened. Safe to call while flows open and
@@ -189,6 +170,7 @@ impl Kernel {
                 flows_full: loss(loss::FLOWS_FULL)?,
                 ledger_full: loss(loss::LEDGER_FULL)?,
                 orphan_close: loss(loss::ORPHAN_CLOSE)?,
+                orphan_flow: loss(loss::ORPHAN_FLOW)?,
             },
         })
     }
@@ -237,26 +219,6 @@ impl Kernel {
     /// Passes on the programs' own log, when it was asked for, until the agent ends.
     pub fn forward_log(&mut self) -> Result<(), KernelError> {
         log::forward(&mut self.ebpf)
-    }
-}
-
-fn check_requirements() -> Result<(), KernelError> {
-    let mut missing = Vec::new();
-    for requirement in requirements::all() {
-        match requirement.state {
-            State::Met(_) => {}
-            State::Degraded(what) => tracing::warn!("{}: {what}", requirement.name),
-            State::Missing(what) => missing.push(format!("  {}: {what}", requirement.name)),
-        }
-    }
-    if missing.is_empty() { Ok(()) } else { Err(KernelError::Requirements(missing.join("\n"))) }
-}
-
-/// Kernels before 5.11 count maps against the locked-memory limit.
-fn lift_memory_limit() {
-    use rustix::process::{Resource, Rlimit, setrlimit};
-    if let Err(error) = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None }) {
-        tracing::debug!("cannot lift the locked-memory limit, which only kernels before 5.11 need: {error}");
     }
 }
 

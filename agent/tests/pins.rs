@@ -1,0 +1,183 @@
+//! What outlives an agent: pinned maps and links, on this machine's kernel, with real sockets on loopback. Needs root and the
+//! built-in object; each test says so and passes when it cannot run.
+
+use std::{
+    fs,
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use flowskew_agent::{
+    config::MapSizes,
+    kernel::{
+        Kernel, Origin, object,
+        pins::{self, PinError, Pins},
+    },
+};
+use flowskew_agent_ebpf::{ABI_VERSION, ClassCounts};
+use rustix::process::geteuid;
+
+const SIZES: MapSizes = MapSizes { max_flows: 4_096, max_ledger: 1_024, ring_bytes: 65_536, kernel_log: false };
+
+/// A BPF filesystem of the test's own, gone with the test; all pins in it end with it.
+struct BpfFs(tempfile::TempDir);
+
+impl BpfFs {
+    /// `None`, with the reason printed, when this machine does not allow it.
+    fn mount() -> Option<Self> {
+        if !geteuid().is_root() {
+            eprintln!("skipped: not root");
+            return None;
+        }
+        if let Err(error) = object::embedded() {
+            eprintln!("skipped: {error}");
+            return None;
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let status = Command::new("mount").args(["-t", "bpf", "bpf"]).arg(folder.path()).status().expect("mount runs");
+        assert!(status.success(), "a BPF filesystem can be mounted");
+        Some(Self(folder))
+    }
+
+    fn root(&self) -> PathBuf {
+        self.0.path().join("flowskew")
+    }
+}
+
+impl Drop for BpfFs {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
+fn start(root: &Path, sizes: &MapSizes) -> (Kernel, Pins) {
+    let pins = Pins::hold(root).expect("held");
+    (Kernel::start(sizes, Some(&pins)).expect("starts"), pins)
+}
+
+fn listen(last: u8) -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind((Ipv4Addr::new(127, 9, 3, last), 0)).expect("listens");
+    let address = listener.local_addr().expect("an address");
+    (listener, address)
+}
+
+fn open(listener: &TcpListener, flows: usize) -> Vec<(TcpStream, TcpStream)> {
+    let address = listener.local_addr().expect("an address");
+    (0..flows).map(|_| (TcpStream::connect(address).expect("connects"), listener.accept().expect("accepts").0)).collect()
+}
+
+/// Opened, established, seeded and closed of one local address.
+fn counts(kernel: &Kernel, address: SocketAddr) -> (u64, i64, u64, u64) {
+    let SocketAddr::V4(v4) = address else { panic!("IPv4") };
+    let mapped = v4.ip().to_ipv6_mapped().octets();
+    let snapshot = kernel.snapshot().expect("counters");
+    let found = snapshot.entries.iter().find(|(key, _)| key.address == mapped && key.port == address.port());
+    let ClassCounts { opened, established, seeded, closed } = found.map(|(_, value)| value.classes[0]).unwrap_or_default();
+    (opened, established, seeded, closed.iter().sum())
+}
+
+#[test]
+fn counting_goes_on_while_no_agent_runs() {
+    let Some(bpf) = BpfFs::mount() else { return };
+    let (listener, address) = listen(1);
+    let (kernel, pins) = start(&bpf.root(), &SIZES);
+    assert_eq!(kernel.origin(), Origin::Fresh);
+    let before = kernel.memory().expect("memory");
+    let early = open(&listener, 5);
+    drop((kernel, pins));
+
+    let meanwhile = open(&listener, 7);
+    drop(early);
+
+    let (kernel, _pins) = start(&bpf.root(), &SIZES);
+    assert_eq!(kernel.origin(), Origin::Adopted);
+    assert_eq!(kernel.memory().expect("memory"), before, "the same epoch");
+    assert_eq!(counts(&kernel, address), (12, 7, 0, 5));
+    drop(meanwhile);
+    assert_eq!(counts(&kernel, address), (12, 0, 0, 12));
+}
+
+#[test]
+fn programs_of_two_versions_count_each_flow_once() {
+    let Some(bpf) = BpfFs::mount() else { return };
+    let (listener, address) = listen(2);
+    let (kernel, pins) = start(&bpf.root(), &SIZES);
+    let own = bpf.root().join(format!("abi-{ABI_VERSION}"));
+    let link = fs::read_dir(&own)
+        .expect("pins")
+        .map(|entry| entry.expect("a pin").path())
+        .find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("link-")))
+        .expect("a link");
+    // Out of sight of the next agent: the programs of both run, as at the moment of an upgrade.
+    fs::rename(&link, bpf.0.path().join("older-version")).expect("moved");
+    let early = open(&listener, 3);
+    drop((kernel, pins));
+
+    let (kernel, _pins) = start(&bpf.root(), &SIZES);
+    assert_eq!(kernel.origin(), Origin::Upgraded);
+    let late = open(&listener, 20);
+    assert_eq!(counts(&kernel, address), (23, 23, 0, 0));
+    drop((early, late));
+    assert_eq!(counts(&kernel, address), (23, 0, 0, 23));
+}
+
+#[test]
+fn an_upgrade_ends_the_older_programs() {
+    let Some(bpf) = BpfFs::mount() else { return };
+    let (kernel, pins) = start(&bpf.root(), &SIZES);
+    let own = bpf.root().join(format!("abi-{ABI_VERSION}"));
+    let links = || -> Vec<_> {
+        let names = fs::read_dir(&own).expect("pins").map(|entry| entry.expect("a pin").file_name());
+        names.map(|name| name.to_string_lossy().into_owned()).filter(|name| name.starts_with("link-")).collect()
+    };
+    let [link] = links().try_into().expect("one link");
+    fs::rename(own.join(&link), own.join("link-0123456789abcdef")).expect("moved");
+    drop((kernel, pins));
+    let (kernel, _pins) = start(&bpf.root(), &SIZES);
+    assert_eq!((kernel.origin(), links()), (Origin::Upgraded, vec![link]));
+}
+
+#[test]
+fn other_sizes_and_other_records_begin_anew() {
+    let Some(bpf) = BpfFs::mount() else { return };
+    let (listener, address) = listen(3);
+    let (kernel, pins) = start(&bpf.root(), &SIZES);
+    let epoch = kernel.memory().expect("memory").epoch;
+    let _flows = open(&listener, 4);
+    drop((kernel, pins));
+
+    let (mut kernel, pins) = start(&bpf.root(), &MapSizes { max_flows: 8_192, ..SIZES });
+    assert_eq!(kernel.origin(), Origin::Migrated);
+    assert_ne!(kernel.memory().expect("memory").epoch, epoch);
+    kernel.seed().expect("seeds");
+    assert_eq!(counts(&kernel, address), (0, 4, 4, 0), "open flows are taken up, none is new");
+    drop((kernel, pins));
+
+    // As left by an agent with other records.
+    fs::rename(bpf.root().join(format!("abi-{ABI_VERSION}")), bpf.root().join("abi-0")).expect("moved");
+    let (kernel, _pins) = start(&bpf.root(), &SIZES);
+    assert_eq!(kernel.origin(), Origin::Migrated);
+    assert!(!bpf.root().join("abi-0").exists(), "its programs have ended");
+}
+
+#[test]
+fn a_second_agent_is_told_so_and_cleanup_ends_the_counting() {
+    let Some(bpf) = BpfFs::mount() else { return };
+    assert_eq!(pins::clean_up(&bpf.root()).expect("nothing to do"), 0);
+    let (kernel, pins) = start(&bpf.root(), &SIZES);
+    assert!(matches!(Pins::hold(&bpf.root()), Err(PinError::Held(_))));
+    assert!(matches!(pins::clean_up(&bpf.root()), Err(PinError::Held(_))), "not under a running agent");
+    drop((kernel, pins));
+    assert!(pins::clean_up(&bpf.root()).expect("cleaned") > 5);
+    assert!(!bpf.root().exists());
+    let (kernel, _pins) = start(&bpf.root(), &SIZES);
+    assert_eq!(kernel.origin(), Origin::Fresh);
+}
+
+#[test]
+fn a_folder_that_cannot_hold_pins_is_named_with_the_remedy() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let error = Pins::hold(&folder.path().join("flowskew")).expect_err("no BPF filesystem");
+    assert!(error.to_string().contains("mount -t bpf bpf /sys/fs/bpf"), "{error}");
+}

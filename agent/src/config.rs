@@ -89,7 +89,7 @@ pub struct RunConfig {
     /// Where to pin.
     #[command(flatten)]
     pub pins: PinConfig,
-    /// Pin nothing: counting ends with the agent.
+    /// Pin nothing, and end what is pinned: counting ends with the agent.
     #[arg(long, env = "FLOWSKEW_NO_PIN")]
     pub no_pin: bool,
     /// Sizes of the kernel maps. Others than those of the agent before make counting begin anew.

@@ -19,7 +19,7 @@ use crate::{
     http,
     kernel::{
         Kernel, KernelError, Origin, now_ms,
-        pins::{PinError, Pins},
+        pins::{self, PinError, Pins},
         requirements,
     },
     metrics::Published,
@@ -91,6 +91,13 @@ pub async fn run(config: RunConfig) -> anyhow::Result<()> {
 /// The pins of this node; `None`, with a warning, where nothing can be pinned.
 fn hold_pins(config: &RunConfig) -> Result<Option<Pins>, PinError> {
     if config.no_pin {
+        match pins::clean_up(&config.pins.pin_dir) {
+            Ok(0) => {}
+            Ok(removed) => tracing::info!("ended what an agent before has left counting: {removed} pins removed"),
+            Err(error @ PinError::Held(_)) => return Err(error),
+            // What cannot hold pins has none.
+            Err(error) => tracing::debug!("nothing to clean up: {error}"),
+        }
         return Ok(None);
     }
     match Pins::hold(&config.pins.pin_dir) {

@@ -153,6 +153,9 @@ impl Observers {
         ];
         let mut arguments = flags(&arguments);
         arguments.insert(0, "run".to_owned());
+        // All agents of the lab share one kernel: none may count for another, nor touch a real agent of this machine.
+        arguments.push("--no-pin".to_owned());
+        arguments.extend(["--pin-dir".to_owned(), self.logs.join("no-pins").display().to_string()]);
         let name = format!("agent-{node}");
         let agent = Process::start(
             &name,

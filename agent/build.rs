@@ -12,8 +12,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             fs::read(&path).map_err(|error| format!("FLOWSKEW_EBPF_OBJECT {}: {error}", path.display()))?
         }
         None => {
-            let path =
-                PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../target/ebpf/flowskew-ebpf.o");
+            let path = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../target/ebpf/flowskew-ebpf.o");
             println!("cargo::rerun-if-changed={}", path.display());
             fs::read(&path).unwrap_or_default()
         }

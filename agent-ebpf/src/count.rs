@@ -149,7 +149,12 @@ fn class_of(client: Address) -> u8 {
 /// Tells the agent, when the endpoint is watched.
 #[inline(always)]
 fn tell(flow: &Flow, at_ns: u64, kind: u8, cause: u8) {
-    let key = WatchedKey { address: flow.key.address, port: flow.key.port, protocol: flow.key.protocol, padding: 0 };
+    let key = WatchedKey {
+        address: flow.key.address,
+        port: flow.key.port,
+        protocol: flow.key.protocol,
+        padding: 0,
+    };
     // SAFETY: only its presence matters.
     if unsafe { WATCHED.get(key) }.is_none() {
         return;
@@ -158,7 +163,13 @@ fn tell(flow: &Flow, at_ns: u64, kind: u8, cause: u8) {
         count_loss(loss::RING_FULL);
         return;
     };
-    record.write(FlowEvent { flow: *flow, at_ns, kind, cause, padding: [0; 6] });
+    record.write(FlowEvent {
+        flow: *flow,
+        at_ns,
+        kind,
+        cause,
+        padding: [0; 6],
+    });
     // The agent looks at the ring by itself; waking it for each flow would cost the flow.
     record.submit(BPF_RB_NO_WAKEUP.into());
 }

@@ -6,7 +6,12 @@ use flowskew_agent_ebpf::{ClassCounts, LedgerKey, LedgerValue, close_cause, sour
 use crate::maps::LEDGER;
 
 static EMPTY: LedgerValue = LedgerValue {
-    classes: [ClassCounts { opened: 0, established: 0, seeded: 0, closed: [0; close_cause::COUNT] }; source_class::COUNT],
+    classes: [ClassCounts {
+        opened: 0,
+        established: 0,
+        seeded: 0,
+        closed: [0; close_cause::COUNT],
+    }; source_class::COUNT],
 };
 
 /// The counters of one key and source class, valid as long as the program runs (RCU).
@@ -20,7 +25,9 @@ impl Counters {
         // The mask tells the verifier that the index is in bounds.
         let index = usize::from(class) & (source_class::COUNT - 1);
         // SAFETY: in bounds of the value that the look-up returned.
-        Some(Self(unsafe { (&raw mut (*value).classes).cast::<ClassCounts>().add(index) }))
+        Some(Self(unsafe {
+            (&raw mut (*value).classes).cast::<ClassCounts>().add(index)
+        }))
     }
 
     /// The counters, made if LEDGER has not the key; `None` when it is full.
@@ -47,7 +54,11 @@ impl Counters {
     /// A flow left ESTABLISHED. `cause` is one of [`close_cause`].
     #[inline(always)]
     pub fn closed(&self, cause: u8) {
-        let index = if usize::from(cause) < close_cause::COUNT { cause } else { close_cause::OTHER };
+        let index = if usize::from(cause) < close_cause::COUNT {
+            cause
+        } else {
+            close_cause::OTHER
+        };
         // SAFETY: valid by construction, and the index is in bounds.
         unsafe {
             add((&raw mut (*self.0).closed).cast::<u64>().add(usize::from(index)), 1);

@@ -7,10 +7,11 @@
 use core::ffi::{c_int, c_void};
 
 use aya_ebpf::{bindings::BPF_ANY, helpers::generated::bpf_sock_from_file};
+use flowskew_agent_ebpf::loss;
 
 use crate::{
     count,
-    maps::{LISTENERS, Listener},
+    maps::{LISTENERS, Listener, count_loss},
     sock::{Sock, TCP_ESTABLISHED, TCP_LISTEN},
 };
 
@@ -28,7 +29,10 @@ pub struct TaskFile {
 #[unsafe(link_section = "iter/task_file")]
 pub extern "C" fn seed_listeners(ctx: *const TaskFile) -> c_int {
     if let Some(sk) = tcp_socket(ctx, TCP_LISTEN) {
-        let _ = LISTENERS.insert(listener(sk), 1, BPF_ANY.into());
+        // Its flows will not be found: as good as flows that found no room.
+        if LISTENERS.insert(listener(sk), 1, BPF_ANY.into()).is_err() {
+            count_loss(loss::FLOWS_FULL);
+        }
     }
     0
 }
@@ -47,7 +51,10 @@ pub extern "C" fn seed_flows(ctx: *const TaskFile) -> c_int {
 
 #[inline(always)]
 fn listener(sk: Sock) -> Listener {
-    Listener { net: sk.net(), port: u64::from(sk.local_port()) }
+    Listener {
+        net: sk.net(),
+        port: u64::from(sk.local_port()),
+    }
 }
 
 /// The file's socket, if it is one of TCP in this state.

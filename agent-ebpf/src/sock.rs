@@ -134,7 +134,10 @@ impl Sock {
     pub fn endpoints(self) -> Endpoints {
         let family: u16 = self.read(SKC_FAMILY.load());
         let (address, client) = if family == AF_INET {
-            (mapped(self.read(SKC_RCV_SADDR.load())), mapped(self.read(SKC_DADDR.load())))
+            (
+                mapped(self.read(SKC_RCV_SADDR.load())),
+                mapped(self.read(SKC_DADDR.load())),
+            )
         } else {
             (self.address(SKC_V6_RCV_SADDR.load()), self.address(SKC_V6_DADDR.load()))
         };
@@ -173,7 +176,12 @@ impl Sock {
     /// An IPv6 address, read in the units that the verifier allows: 32 bits.
     #[inline(always)]
     fn address(self, offset: u32) -> Address {
-        let words: [u32; 4] = [self.read(offset), self.read(offset + 4), self.read(offset + 8), self.read(offset + 12)];
+        let words: [u32; 4] = [
+            self.read(offset),
+            self.read(offset + 4),
+            self.read(offset + 8),
+            self.read(offset + 12),
+        ];
         // SAFETY: 16 bytes of plain integers either way.
         unsafe { core::mem::transmute(words) }
     }

@@ -8,8 +8,8 @@ use crate::kernel::{Kernel, KernelError};
 
 /// Endpoints and prefixes that fit the kernel maps; more are cut off, and said so.
 pub const MAX_ENDPOINTS: usize = 4_096;
-/// One less than the map holds: the last is the rule for all other addresses.
-pub const MAX_PREFIXES: usize = 65_535;
+/// Half of what the map holds, since those of the assignment before go only when the new ones are there.
+pub const MAX_PREFIXES: usize = 32_767;
 
 /// The endpoints of this node and how to class clients.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

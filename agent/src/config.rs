@@ -6,11 +6,14 @@ use clap::{Args, Parser, Subcommand};
 
 /// Counts a node's flows per local endpoint in the kernel, after kube-proxy has chosen the pod, and reports them.
 #[derive(Debug, Parser)]
-#[command(version, after_help = "Examples:
+#[command(
+    version,
+    after_help = "Examples:
   flowskew-agent check                    what this kernel offers, and what is missing
   flowskew-agent top                      flows per local address and port, live; needs no cluster
   flowskew-agent cleanup                  end what agents have left counting in the kernel
-  flowskew-agent run --node worker-1 --aggregator http://flowskew-aggregator:9471")]
+  flowskew-agent run --node worker-1 --aggregator http://flowskew-aggregator:9471"
+)]
 pub struct Cli {
     /// What to log: error, warn, info, debug, or per module as in flowskew_agent=debug.
     #[arg(long, env = "FLOWSKEW_LOG", default_value = "info", global = true)]
@@ -49,7 +52,7 @@ pub struct MapSizes {
     #[arg(long, env = "FLOWSKEW_MAX_FLOWS", default_value_t = 262_144, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_flows: u32,
     /// Local addresses and ports that can be counted, about 350 bytes each, taken as they appear.
-    #[arg(long, env = "FLOWSKEW_MAX_LEDGER", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, env = "FLOWSKEW_MAX_LEDGER", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1..=32_768))]
     pub max_ledger: u32,
     /// Bytes of the ring buffer for single flows; rounded up to a power of two of at least a page.
     #[arg(long, env = "FLOWSKEW_RING_BYTES", default_value_t = 1 << 20, value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
@@ -84,7 +87,7 @@ pub struct RunConfig {
     #[arg(long, env = "FLOWSKEW_DRAIN_TIMEOUT", default_value = "5s", value_parser = parse_duration)]
     pub drain_timeout: Duration,
     /// Where to serve /metrics, /healthz and /readyz.
-    #[arg(long, env = "FLOWSKEW_HTTP_LISTEN", default_value = "0.0.0.0:9470")]
+    #[arg(long, env = "FLOWSKEW_HTTP_LISTEN", default_value = "[::]:9470")]
     pub http_listen: SocketAddr,
     /// Where to pin.
     #[command(flatten)]
@@ -121,15 +124,22 @@ pub struct TopConfig {
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
-    let number = u64::from_str(number).map_err(|_| format!("'{text}' is not a duration; write 500ms, 10s, 5m or 1h"))?;
+    let number =
+        u64::from_str(number).map_err(|_| format!("'{text}' is not a duration; write 500ms, 10s, 5m or 1h"))?;
     let milliseconds = match unit {
         "ms" => Some(number),
         "s" => number.checked_mul(1_000),
         "m" => number.checked_mul(60_000),
         "h" => number.checked_mul(3_600_000),
-        _ => return Err(format!("'{text}' has no unit that is known; write 500ms, 10s, 5m or 1h")),
+        _ => {
+            return Err(format!(
+                "'{text}' has no unit that is known; write 500ms, 10s, 5m or 1h"
+            ));
+        }
     };
-    milliseconds.map(Duration::from_millis).ok_or_else(|| format!("'{text}' is too long"))
+    milliseconds
+        .map(Duration::from_millis)
+        .ok_or_else(|| format!("'{text}' is too long"))
 }
 
 /// Reads a duration between 100 ms and one hour.

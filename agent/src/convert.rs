@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use flowskew_agent_ebpf::{LedgerKey, LedgerValue, PROTOCOL_TCP, WatchedKey, close_cause, source_class};
+use flowskew_agent_ebpf::{ClassCounts, LedgerKey, LedgerValue, PROTOCOL_TCP, WatchedKey, close_cause, source_class};
 use flowskew_proto::v1;
 
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
 pub fn ledger_entry(key: &LedgerKey, value: &LedgerValue) -> v1::LedgerEntry {
     let mut classes = Vec::new();
     for (class, counts) in (0..).zip(&value.classes) {
-        if counts.opened == 0 && counts.seeded == 0 {
+        if counts == &ClassCounts::default() {
             continue;
         }
         classes.push(v1::ClassCounts {
@@ -26,7 +26,10 @@ pub fn ledger_entry(key: &LedgerKey, value: &LedgerValue) -> v1::LedgerEntry {
             closed: (0..)
                 .zip(counts.closed)
                 .filter(|&(_, count)| count > 0)
-                .map(|(cause, count)| v1::CauseCount { cause: close_cause_to_proto(cause).into(), count })
+                .map(|(cause, count)| v1::CauseCount {
+                    cause: close_cause_to_proto(cause).into(),
+                    count,
+                })
                 .collect(),
         });
     }
@@ -65,7 +68,12 @@ pub fn origin(origin: Origin) -> v1::Origin {
 pub fn assignment(proto: v1::Assignment) -> Assignment {
     let mut ignored = 0;
     let mut endpoints = HashSet::new();
-    for endpoint in &proto.endpoints {
+    // UDP has no programs yet: nothing would ever be told.
+    for endpoint in proto
+        .endpoints
+        .iter()
+        .filter(|endpoint| endpoint.protocol() != v1::Protocol::Udp)
+    {
         match watched_key(endpoint) {
             Some(key) if endpoints.len() < MAX_ENDPOINTS => {
                 endpoints.insert(key);
@@ -81,7 +89,9 @@ pub fn assignment(proto: v1::Assignment) -> Assignment {
             v1::SourceClass::External | v1::SourceClass::Unspecified => None,
         };
         match (<[u8; 16]>::try_from(prefix.address.as_slice()), class) {
-            (Ok(address), Some(class)) if (1..=128).contains(&prefix.prefix_length) && prefixes.len() < MAX_PREFIXES => {
+            (Ok(address), Some(class))
+                if (1..=128).contains(&prefix.prefix_length) && prefixes.len() < MAX_PREFIXES =>
+            {
                 prefixes.insert((address, prefix.prefix_length), class);
             }
             _ => ignored += 1,
@@ -99,7 +109,6 @@ pub fn assignment(proto: v1::Assignment) -> Assignment {
 fn watched_key(endpoint: &v1::AssignedEndpoint) -> Option<WatchedKey> {
     let protocol = match endpoint.protocol() {
         v1::Protocol::Tcp => PROTOCOL_TCP,
-        // UDP has no programs yet: nothing would ever be told.
         v1::Protocol::Udp | v1::Protocol::Unspecified => return None,
     };
     Some(WatchedKey {
@@ -131,30 +140,57 @@ fn close_cause_to_proto(cause: u8) -> v1::CloseCause {
 }
 
 fn protocol_to_proto(protocol: u8) -> v1::Protocol {
-    if protocol == PROTOCOL_TCP { v1::Protocol::Tcp } else { v1::Protocol::Unspecified }
+    if protocol == PROTOCOL_TCP {
+        v1::Protocol::Tcp
+    } else {
+        v1::Protocol::Unspecified
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use flowskew_agent_ebpf::ClassCounts;
-
     use super::*;
 
     const ADDRESS: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 1, 2, 3];
 
     #[test]
     fn a_ledger_entry_carries_each_class_and_cause() {
-        let key = LedgerKey { address: ADDRESS, cgroup_id: 7, port: 8883, protocol: PROTOCOL_TCP, padding: [0; 5] };
+        let key = LedgerKey {
+            address: ADDRESS,
+            cgroup_id: 7,
+            port: 8883,
+            protocol: PROTOCOL_TCP,
+            padding: [0; 5],
+        };
         let mut value = LedgerValue::default();
-        value.classes[1] = ClassCounts { opened: 5, established: 3, seeded: 1, closed: [0, 2, 0, 1, 0, 0] };
-        value.classes[3] = ClassCounts { opened: 1, established: -1, seeded: 0, closed: [1, 0, 0, 0, 0, 0] };
+        value.classes[1] = ClassCounts {
+            opened: 5,
+            established: 3,
+            seeded: 1,
+            closed: [0, 2, 0, 1, 0, 0],
+        };
+        value.classes[3] = ClassCounts {
+            opened: 1,
+            established: -1,
+            seeded: 0,
+            closed: [1, 0, 0, 0, 0, 0],
+        };
         let entry = ledger_entry(&key, &value);
-        assert_eq!((entry.address.as_slice(), entry.port, entry.cgroup_id), (ADDRESS.as_slice(), 8883, 7));
+        assert_eq!(
+            (entry.address.as_slice(), entry.port, entry.cgroup_id),
+            (ADDRESS.as_slice(), 8883, 7)
+        );
         assert_eq!(entry.protocol(), v1::Protocol::Tcp);
-        let [external, node] = entry.classes.as_slice() else { panic!("two classes: {:?}", entry.classes) };
+        let [external, node] = entry.classes.as_slice() else {
+            panic!("two classes: {:?}", entry.classes)
+        };
         assert_eq!(external.source_class(), v1::SourceClass::External);
         assert_eq!((external.opened, external.established, external.seeded), (5, 3, 1));
-        let closed: Vec<_> = external.closed.iter().map(|closed| (closed.cause(), closed.count)).collect();
+        let closed: Vec<_> = external
+            .closed
+            .iter()
+            .map(|closed| (closed.cause(), closed.count))
+            .collect();
         assert_eq!(closed, [(v1::CloseCause::ClientFin, 2), (v1::CloseCause::ClientRst, 1)]);
         assert_eq!(node.source_class(), v1::SourceClass::Node);
         assert_eq!(node.established, 0, "a gauge is never negative");
@@ -192,6 +228,6 @@ mod tests {
         });
         assert_eq!(taken.endpoints.len(), 1);
         assert_eq!(taken.prefixes, HashMap::from([((ADDRESS, 128), source_class::POD)]));
-        assert_eq!((taken.ignored, taken.report_interval_ms), (8, None));
+        assert_eq!((taken.ignored, taken.report_interval_ms), (7, None));
     }
 }

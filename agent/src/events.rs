@@ -40,8 +40,14 @@ pub enum Cause {
 
 impl Cause {
     /// All causes, in the order of [`close_cause`].
-    pub const ALL: [Self; close_cause::COUNT] =
-        [Self::other, Self::client_fin, Self::server_fin, Self::client_rst, Self::server_rst, Self::timeout];
+    pub const ALL: [Self; close_cause::COUNT] = [
+        Self::other,
+        Self::client_fin,
+        Self::server_fin,
+        Self::client_rst,
+        Self::server_rst,
+        Self::timeout,
+    ];
 
     /// The cause that the kernel programs name by this number.
     pub fn from_index(index: u8) -> Self {
@@ -51,7 +57,10 @@ impl Cause {
 
 impl Default for EventMetrics {
     fn default() -> Self {
-        Self { duration: Family::new_with_constructor(durations), malformed: Counter::default() }
+        Self {
+            duration: Family::new_with_constructor(durations),
+            malformed: Counter::default(),
+        }
     }
 }
 
@@ -81,7 +90,9 @@ pub async fn drain(mut ring: RingBuf<MapData>, metrics: EventMetrics) {
 fn observe(event: &FlowEvent, metrics: &EventMetrics) {
     if event.kind == event_kind::CLOSED && event.flow.opened_at_ns > 0 {
         let nanoseconds = event.at_ns.saturating_sub(event.flow.opened_at_ns);
-        let label = CauseLabel { cause: Cause::from_index(event.cause) };
+        let label = CauseLabel {
+            cause: Cause::from_index(event.cause),
+        };
         metrics.duration.get_or_create(&label).observe(nanoseconds as f64 / 1e9);
     }
 }

@@ -31,7 +31,11 @@ pub async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
 }
 
 /// Serves until the agent ends.
-pub async fn serve(listener: TcpListener, published: watch::Receiver<Published>, events: EventMetrics) -> std::io::Result<()> {
+pub async fn serve(
+    listener: TcpListener,
+    published: watch::Receiver<Published>,
+    events: EventMetrics,
+) -> std::io::Result<()> {
     let router = Router::new()
         .route("/metrics", get(metrics))
         .route("/healthz", get(|| async { "ok\n" }))
@@ -47,7 +51,11 @@ async fn metrics(State(shared): State<Shared>) -> impl IntoResponse {
             let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
             ([(header::CONTENT_TYPE, kind)], text).into_response()
         }
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("cannot render metrics: {error}\n")).into_response(),
+        Err(error) => (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            format!("cannot render metrics: {error}\n"),
+        )
+            .into_response(),
     }
 }
 
@@ -55,6 +63,9 @@ async fn ready(State(shared): State<Shared>) -> (StatusCode, &'static str) {
     if shared.published.borrow().ready {
         (StatusCode::OK, "ready\n")
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "waiting for the aggregator's assignment, or taking up open flows\n")
+        (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "waiting for the aggregator's assignment, or taking up open flows\n",
+        )
     }
 }

@@ -14,8 +14,18 @@ use tracing_subscriber::EnvFilter;
 #[tokio::main]
 async fn main() -> ExitCode {
     let cli = Cli::parse();
+    let filter = match EnvFilter::try_new(&cli.log) {
+        Ok(filter) => filter,
+        Err(error) => {
+            eprintln!(
+                "error: --log '{}' is not a filter such as info or flowskew_agent=debug: {error}",
+                cli.log
+            );
+            return ExitCode::FAILURE;
+        }
+    };
     tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::try_new(&cli.log).unwrap_or_else(|_| EnvFilter::new("info")))
+        .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .init();

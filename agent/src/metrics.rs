@@ -32,6 +32,8 @@ pub struct Published {
     pub reports_acknowledged: u64,
     /// Reports dropped from the full queue.
     pub reports_dropped: u64,
+    /// Whether the latest assignment could not be set in the kernel.
+    pub assignment_failed: bool,
     /// How the counters began.
     pub origin: Option<Origin>,
     /// Why open flows could not be taken up at start, if so.
@@ -95,7 +97,11 @@ fn endpoints(registry: &mut Registry, published: &Published) {
     let established = Family::<EndpointLabels, Gauge>::default();
     let closed = Family::<ClosedLabels, Counter>::default();
     for (key, value) in &published.snapshot.entries {
-        if published.endpoints.as_ref().is_some_and(|shown| !shown.contains(&watched(key))) {
+        if published
+            .endpoints
+            .as_ref()
+            .is_some_and(|shown| !shown.contains(&watched(key)))
+        {
             continue;
         }
         for (class, counts) in CLASSES.iter().zip(&value.classes) {
@@ -112,16 +118,45 @@ fn endpoints(registry: &mut Registry, published: &Published) {
             opened.get_or_create(&labels).inc_by(counts.opened);
             seeded.get_or_create(&labels).inc_by(counts.seeded);
             established.get_or_create(&labels).inc_by(counts.established.max(0));
-            for (cause, count) in Cause::ALL.into_iter().zip(counts.closed).filter(|&(_, count)| count > 0) {
-                let EndpointLabels { address, port, protocol, source_class } = labels.clone();
-                closed.get_or_create(&ClosedLabels { address, port, protocol, source_class, cause }).inc_by(count);
+            for (cause, count) in Cause::ALL
+                .into_iter()
+                .zip(counts.closed)
+                .filter(|&(_, count)| count > 0)
+            {
+                let EndpointLabels {
+                    address,
+                    port,
+                    protocol,
+                    source_class,
+                } = labels.clone();
+                closed
+                    .get_or_create(&ClosedLabels {
+                        address,
+                        port,
+                        protocol,
+                        source_class,
+                        cause,
+                    })
+                    .inc_by(count);
             }
         }
     }
-    registry.register("flowskew_agent_opened", "Flows that became established since the agent began to count", opened);
-    registry.register("flowskew_agent_seeded", "Flows found already open when the agent began to count", seeded);
+    registry.register(
+        "flowskew_agent_opened",
+        "Flows that became established since the agent began to count",
+        opened,
+    );
+    registry.register(
+        "flowskew_agent_seeded",
+        "Flows found already open when the agent began to count",
+        seeded,
+    );
     registry.register("flowskew_agent_established", "Flows open now", established);
-    registry.register("flowskew_agent_closed", "Flows that ended since the agent began to count, by cause", closed);
+    registry.register(
+        "flowskew_agent_closed",
+        "Flows that ended since the agent began to count, by cause",
+        closed,
+    );
 }
 
 fn losses(registry: &mut Registry, published: &Published) {
@@ -137,7 +172,11 @@ fn losses(registry: &mut Registry, published: &Published) {
     ] {
         family.get_or_create(&LossLabels { kind }).inc_by(count);
     }
-    registry.register("flowskew_agent_losses", "What could not be counted or told, by kind", family);
+    registry.register(
+        "flowskew_agent_losses",
+        "What could not be counted or told, by kind",
+        family,
+    );
 }
 
 fn reporting(registry: &mut Registry, published: &Published) {
@@ -146,13 +185,26 @@ fn reporting(registry: &mut Registry, published: &Published) {
         gauge.set(value.into());
         gauge
     };
-    registry.register("flowskew_agent_ready", "1 once the agent counts", gauge(published.ready));
+    registry.register(
+        "flowskew_agent_ready",
+        "1 once the agent counts",
+        gauge(published.ready),
+    );
     registry.register(
         "flowskew_agent_seeding_failed",
         "1 if flows that were open at start could not be taken up: established then lacks them",
         gauge(published.seeding_failed.is_some()),
     );
-    registry.register("flowskew_agent_connected", "1 while a stream to the aggregator is open", gauge(published.connected));
+    registry.register(
+        "flowskew_agent_assignment_failed",
+        "1 if the latest assignment could not be set in the kernel: source classes may be wrong",
+        gauge(published.assignment_failed),
+    );
+    registry.register(
+        "flowskew_agent_connected",
+        "1 while a stream to the aggregator is open",
+        gauge(published.connected),
+    );
     if let Some(origin) = published.origin {
         let family = Family::<OriginLabel, Gauge>::default();
         family.get_or_create(&OriginLabel { origin: origin.label() }).set(1);
@@ -164,17 +216,30 @@ fn reporting(registry: &mut Registry, published: &Published) {
     }
     let pending: Gauge = Gauge::default();
     pending.set(i64::try_from(published.reports_pending).unwrap_or(i64::MAX));
-    registry.register("flowskew_agent_reports_pending", "Reports that wait to be acknowledged", pending);
+    registry.register(
+        "flowskew_agent_reports_pending",
+        "Reports that wait to be acknowledged",
+        pending,
+    );
     let acknowledged: Counter = Counter::default();
     acknowledged.inc_by(published.reports_acknowledged);
-    registry.register("flowskew_agent_reports_acked", "Reports that the aggregator has taken", acknowledged);
+    registry.register(
+        "flowskew_agent_reports_acked",
+        "Reports that the aggregator has taken",
+        acknowledged,
+    );
 }
 
 /// Label values, in the order of [`source_class`].
 const CLASSES: [&str; source_class::COUNT] = ["unclassified", "external", "pod", "node"];
 
 fn watched(key: &LedgerKey) -> WatchedKey {
-    WatchedKey { address: key.address, port: key.port, protocol: key.protocol, padding: 0 }
+    WatchedKey {
+        address: key.address,
+        port: key.port,
+        protocol: key.protocol,
+        padding: 0,
+    }
 }
 
 /// An address as people write it; IPv4-mapped as IPv4.
@@ -195,12 +260,23 @@ mod tests {
 
     fn key(last: u8, cgroup_id: u64) -> LedgerKey {
         let address = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, last];
-        LedgerKey { address, cgroup_id, port: 80, protocol: PROTOCOL_TCP, padding: [0; 5] }
+        LedgerKey {
+            address,
+            cgroup_id,
+            port: 80,
+            protocol: PROTOCOL_TCP,
+            padding: [0; 5],
+        }
     }
 
     fn value(opened: u64) -> LedgerValue {
         let mut value = LedgerValue::default();
-        value.classes[1] = ClassCounts { opened, established: -1, seeded: 2, closed: [0, 4, 0, 0, 0, 0] };
+        value.classes[1] = ClassCounts {
+            opened,
+            established: -1,
+            seeded: 2,
+            closed: [0, 4, 0, 0, 0, 0],
+        };
         value
     }
 

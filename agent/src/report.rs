@@ -7,6 +7,10 @@ use flowskew_proto::v1;
 
 use crate::{convert, kernel::Snapshot};
 
+/// Ledger entries in all reports that wait, about 400 bytes each: 50 MB. A node with few keys is bounded by the number of its
+/// reports long before.
+const MAX_PENDING_ENTRIES: usize = 131_072;
+
 /// Numbers the reports of one epoch and keeps those that the aggregator has not acknowledged.
 #[derive(Debug)]
 pub struct ReportQueue {
@@ -16,6 +20,8 @@ pub struct ReportQueue {
     last_sequence: u64,
     /// Not acknowledged, oldest first.
     pending: VecDeque<v1::Report>,
+    /// Ledger entries in `pending`: what its memory grows with.
+    pending_entries: usize,
     /// The last that was acknowledged: the baseline for an aggregator that has lost its memory.
     acknowledged: Option<v1::Report>,
     /// Whether the baseline is due on the present stream.
@@ -35,6 +41,7 @@ impl ReportQueue {
             capacity: capacity.max(2),
             last_sequence,
             pending: VecDeque::new(),
+            pending_entries: 0,
             acknowledged: None,
             baseline_due: false,
             sent: 0,
@@ -71,10 +78,17 @@ impl ReportQueue {
     /// Makes the next report. When the queue is full, the oldest but one is dropped: counters are cumulative, so the report
     /// after it carries its counts, while the oldest says where counting began.
     pub fn push(&mut self, snapshot: &Snapshot) {
-        if self.pending.len() >= self.capacity {
-            self.pending.remove(1);
+        let full = |queue: &Self| {
+            queue.pending.len() >= queue.capacity
+                || queue.pending_entries + snapshot.entries.len() > MAX_PENDING_ENTRIES
+        };
+        while full(self)
+            && let Some(dropped) = self.pending.remove(1)
+        {
+            self.pending_entries -= dropped.entries.len();
             self.dropped += 1;
         }
+        self.pending_entries += snapshot.entries.len();
         self.last_sequence += 1;
         self.pending.push_back(v1::Report {
             epoch: self.epoch,
@@ -82,7 +96,11 @@ impl ReportQueue {
             taken_at_ms: snapshot.taken_at_ms,
             sent_at_ms: 0,
             epoch_started_at_ms: self.epoch_started_at_ms,
-            entries: snapshot.entries.iter().map(|(key, value)| convert::ledger_entry(key, value)).collect(),
+            entries: snapshot
+                .entries
+                .iter()
+                .map(|(key, value)| convert::ledger_entry(key, value))
+                .collect(),
             losses: Some(convert::losses(snapshot.losses, self.dropped)),
         });
     }
@@ -115,6 +133,7 @@ impl ReportQueue {
         }
         while let Some(report) = self.pending.pop_front_if(|report| report.sequence <= sequence) {
             self.acknowledgements += 1;
+            self.pending_entries -= report.entries.len();
             self.acknowledged = Some(report);
         }
     }
@@ -133,7 +152,9 @@ mod tests {
     }
 
     fn sequences(queue: &mut ReportQueue) -> Vec<u64> {
-        std::iter::from_fn(|| queue.next(5)).map(|report| report.sequence).collect()
+        std::iter::from_fn(|| queue.next(5))
+            .map(|report| report.sequence)
+            .collect()
     }
 
     #[test]
@@ -163,9 +184,35 @@ mod tests {
         let mut queue = queue(3, 5);
         assert_eq!(queue.dropped(), 2);
         let reports: Vec<_> = std::iter::from_fn(|| queue.next(5)).collect();
-        assert_eq!(reports.iter().map(|report| report.sequence).collect::<Vec<_>>(), [1, 4, 5]);
+        assert_eq!(
+            reports.iter().map(|report| report.sequence).collect::<Vec<_>>(),
+            [1, 4, 5]
+        );
         assert_eq!(reports[2].losses.as_ref().map(|losses| losses.reports_dropped), Some(2));
         assert_eq!(reports[0].sent_at_ms, 5);
+    }
+
+    #[test]
+    fn many_keys_leave_room_for_fewer_reports() {
+        let key = flowskew_agent_ebpf::LedgerKey {
+            address: [1; 16],
+            cgroup_id: 1,
+            port: 1,
+            protocol: 6,
+            padding: [0; 5],
+        };
+        let large = Snapshot {
+            entries: vec![(key, Default::default()); MAX_PENDING_ENTRIES / 4],
+            ..Snapshot::default()
+        };
+        let mut queue = ReportQueue::new(42, 1, 0, 100);
+        for _ in 0..6 {
+            queue.push(&large);
+        }
+        assert_eq!((queue.pending(), queue.dropped()), (4, 2));
+        assert_eq!(sequences(&mut queue), [1, 4, 5, 6]);
+        queue.acknowledge(42, 6);
+        assert_eq!((queue.pending(), queue.pending_entries), (0, 0));
     }
 
     #[test]

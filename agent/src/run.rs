@@ -42,16 +42,27 @@ pub async fn run(config: RunConfig) -> anyhow::Result<()> {
     let ring = kernel.take_events()?;
     let memory = kernel.memory()?;
     let origin = kernel.origin();
-    tracing::info!(node = config.node, origin = origin.label(), "counting; kernel {}", requirements::kernel_release());
+    tracing::info!(
+        node = config.node,
+        origin = origin.label(),
+        "counting; kernel {}",
+        requirements::kernel_release()
+    );
 
     let (events, mut upstream_events) = mpsc::channel(upstream::IN_FLIGHT * 2);
     let has_aggregator = endpoint.is_some();
     if let Some(endpoint) = endpoint {
         tokio::spawn(upstream::run(endpoint, hello(&config, memory.epoch, origin), events));
     } else {
-        tracing::warn!("no --aggregator: nothing is reported, only /metrics on {}", config.http_listen);
+        tracing::warn!(
+            "no --aggregator: nothing is reported, only /metrics on {}",
+            config.http_listen
+        );
     }
-    let (publisher, published) = watch::channel(Published { origin: Some(origin), ..Published::default() });
+    let (publisher, published) = watch::channel(Published {
+        origin: Some(origin),
+        ..Published::default()
+    });
     let mut http = tokio::spawn(http::serve(listener, published, event_metrics.clone()));
     tokio::spawn(events::drain(ring, event_metrics));
 
@@ -68,16 +79,17 @@ pub async fn run(config: RunConfig) -> anyhow::Result<()> {
         publisher,
         config,
     };
-    let mut seed_at = Instant::now();
-    if memory.seeded != 0 {
-        // Everything is known from the agent before, the classes of clients too.
-        agent.become_ready(None)?;
-    } else if has_aggregator {
-        seed_at += agent.config.assignment_wait;
+    let mut ready_at = Instant::now();
+    if memory.seeded == 0 {
+        if has_aggregator {
+            ready_at += agent.config.assignment_wait;
+        } else {
+            agent.seed()?;
+        }
     }
     loop {
         tokio::select! {
-            () = sleep_until(seed_at), if !agent.ready() => agent.seed()?,
+            () = sleep_until(ready_at), if !agent.ready() => agent.become_ready()?,
             _ = agent.ticker.tick(), if agent.ready() => agent.report()?,
             Some(event) = upstream_events.recv() => agent.upstream(event)?,
             _ = terminate.recv() => break,
@@ -142,21 +154,24 @@ impl Agent {
         self.publisher.borrow().ready
     }
 
-    /// Takes up open flows, and is ready from then on. Without this the agent still counts what opens from now on.
+    /// Takes up open flows. Not before the first assignment, when there is an aggregator: a flow keeps the source class that it
+    /// is entered with. Without this the agent still counts what opens from now on.
     fn seed(&mut self) -> Result<(), KernelError> {
         let failed = self.kernel.seed().err().map(|error| error.to_string());
         if let Some(error) = &failed {
             tracing::warn!("flows that are already open are not in 'established': {error}");
         }
-        self.become_ready(failed)
+        self.kernel.remember(AgentMemory {
+            seeded: 1,
+            ..self.kernel.memory()?
+        })?;
+        self.publisher
+            .send_modify(|published| published.seeding_failed = failed);
+        Ok(())
     }
 
-    fn become_ready(&mut self, seeding_failed: Option<String>) -> Result<(), KernelError> {
-        self.kernel.remember(AgentMemory { seeded: 1, ..self.kernel.memory()? })?;
-        self.publisher.send_modify(|published| {
-            published.seeding_failed = seeding_failed;
-            published.ready = true;
-        });
+    fn become_ready(&mut self) -> Result<(), KernelError> {
+        self.publisher.send_modify(|published| published.ready = true);
         self.report()
     }
 
@@ -166,7 +181,10 @@ impl Agent {
         if self.config.aggregator.is_some() {
             self.queue.push(&snapshot);
             // Before it can be sent: no sequence is ever given twice.
-            self.kernel.remember(AgentMemory { sequence: self.queue.last_sequence(), ..self.kernel.memory()? })?;
+            self.kernel.remember(AgentMemory {
+                sequence: self.queue.last_sequence(),
+                ..self.kernel.memory()?
+            })?;
         }
         self.publisher.send_modify(|published| published.snapshot = snapshot);
         self.send_due();
@@ -178,7 +196,9 @@ impl Agent {
         if let Some(stream) = &self.stream {
             while let Ok(slot) = stream.try_reserve() {
                 let Some(report) = self.queue.next(now_ms()) else { break };
-                slot.send(AgentMessage { message: Some(agent_message::Message::Report(report)) });
+                slot.send(AgentMessage {
+                    message: Some(agent_message::Message::Report(report)),
+                });
             }
         }
         self.publisher.send_modify(|published| {
@@ -207,8 +227,11 @@ impl Agent {
             Event::Message(Message::Ack(ack)) => self.queue.acknowledge(ack.epoch, ack.sequence),
             Event::Message(Message::Assignment(assignment)) => {
                 self.assign(convert::assignment(assignment))?;
+                if self.kernel.memory()?.seeded == 0 {
+                    self.seed()?;
+                }
                 if !self.ready() {
-                    return self.seed();
+                    return self.become_ready();
                 }
             }
         }
@@ -218,10 +241,20 @@ impl Agent {
 
     fn assign(&mut self, assignment: crate::assignment::Assignment) -> Result<(), KernelError> {
         if assignment.ignored > 0 {
-            tracing::warn!("{} items of the assignment were malformed or too many, and are ignored", assignment.ignored);
+            tracing::warn!(
+                "{} items of the assignment were malformed or too many, and are ignored",
+                assignment.ignored
+            );
         }
-        assignment.apply(&mut self.kernel)?;
-        let interval = assignment.report_interval_ms.map_or(self.config.report_interval, Duration::from_millis);
+        let failed = assignment.apply(&mut self.kernel).err();
+        if let Some(error) = &failed {
+            tracing::error!("the assignment could not be set, the one before stays in part: {error}");
+        }
+        self.publisher
+            .send_modify(|published| published.assignment_failed = failed.is_some());
+        let interval = assignment
+            .report_interval_ms
+            .map_or(self.config.report_interval, Duration::from_millis);
         if interval != self.ticker.period() && interval >= Duration::from_millis(100) {
             self.ticker = ticker(interval);
         }
@@ -232,7 +265,8 @@ impl Agent {
             ?interval,
             "assignment"
         );
-        self.publisher.send_modify(|published| published.endpoints = Some(assignment.endpoints));
+        self.publisher
+            .send_modify(|published| published.endpoints = Some(assignment.endpoints));
         Ok(())
     }
 

@@ -53,7 +53,11 @@ pub async fn run(config: TopConfig) -> anyhow::Result<()> {
         }
         let snapshot = kernel.snapshot()?;
         let now = totals(&snapshot, config.port);
-        let text = render(&rows(&before, &now, taken.elapsed().as_secs_f64()), config.rows, snapshot.losses);
+        let text = render(
+            &rows(&before, &now, taken.elapsed().as_secs_f64()),
+            config.rows,
+            snapshot.losses,
+        );
         taken = Instant::now();
         before = now;
         shown += 1;
@@ -91,7 +95,11 @@ fn rows(before: &ByPort, now: &ByPort, seconds: f64) -> Vec<Row> {
             let earlier = before.get(&(*address, *port)).copied().unwrap_or_default();
             let text = address_text(address);
             Row {
-                local: if text.contains(':') { format!("[{text}]:{port}") } else { format!("{text}:{port}") },
+                local: if text.contains(':') {
+                    format!("[{text}]:{port}")
+                } else {
+                    format!("{text}:{port}")
+                },
                 opened_per_second: rate(now_totals.opened, earlier.opened),
                 closed_per_second: rate(now_totals.closed, earlier.closed),
                 established: now_totals.established.max(0),
@@ -109,7 +117,9 @@ fn rows(before: &ByPort, now: &ByPort, seconds: f64) -> Vec<Row> {
 
 fn render(rows: &[Row], limit: usize, losses: KernelLosses) -> String {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(["local address", "opened/s", "closed/s", "established", "opened"]);
+    table
+        .load_style(presets::NOTHING)
+        .set_header(["local address", "opened/s", "closed/s", "established", "opened"]);
     for row in rows.iter().take(limit) {
         table.add_row([
             row.local.clone(),
@@ -148,16 +158,54 @@ mod tests {
 
     #[test]
     fn rates_are_over_the_interval_and_the_busiest_comes_first() {
-        let before = ByPort::from([(key(1), Totals { opened: 10, closed: 4, established: 6 })]);
+        let before = ByPort::from([(
+            key(1),
+            Totals {
+                opened: 10,
+                closed: 4,
+                established: 6,
+            },
+        )]);
         let now = ByPort::from([
-            (key(1), Totals { opened: 30, closed: 8, established: 22 }),
-            (key(2), Totals { opened: 5, closed: 0, established: 50 }),
+            (
+                key(1),
+                Totals {
+                    opened: 30,
+                    closed: 8,
+                    established: 22,
+                },
+            ),
+            (
+                key(2),
+                Totals {
+                    opened: 5,
+                    closed: 0,
+                    established: 50,
+                },
+            ),
         ]);
         let rows = rows(&before, &now, 2.0);
         assert_eq!(rows[0].local, "10.0.0.2:80");
-        assert_eq!((rows[1].opened_per_second, rows[1].closed_per_second, rows[1].established), (10.0, 2.0, 22));
-        let text = render(&rows, 1, KernelLosses { flows_full: 3, ..KernelLosses::default() });
-        assert!(text.contains("10.0.0.2:80") && !text.contains("10.0.0.1:80") && text.contains("1 more"), "{text}");
+        assert_eq!(
+            (
+                rows[1].opened_per_second,
+                rows[1].closed_per_second,
+                rows[1].established
+            ),
+            (10.0, 2.0, 22)
+        );
+        let text = render(
+            &rows,
+            1,
+            KernelLosses {
+                flows_full: 3,
+                ..KernelLosses::default()
+            },
+        );
+        assert!(
+            text.contains("10.0.0.2:80") && !text.contains("10.0.0.1:80") && text.contains("1 more"),
+            "{text}"
+        );
         assert!(text.contains("3 flows not tracked"), "{text}");
     }
 }

@@ -72,11 +72,19 @@ pub async fn run(endpoint: Endpoint, hello: Hello, events: mpsc::Sender<Event>) 
 
 /// One stream, from connect to its end.
 async fn stream(endpoint: &Endpoint, hello: &Hello, events: &mpsc::Sender<Event>) -> anyhow::Result<()> {
-    let channel = endpoint.connect().await.with_context(|| format!("cannot connect to {}", endpoint.uri()))?;
+    let channel = endpoint
+        .connect()
+        .await
+        .with_context(|| format!("cannot connect to {}", endpoint.uri()))?;
     let mut client = CollectorClient::new(channel).max_decoding_message_size(MAX_MESSAGE_BYTES);
     let (sender, receiver) = mpsc::channel(IN_FLIGHT);
-    sender.try_send(AgentMessage { message: Some(agent_message::Message::Hello(hello.clone())) })?;
-    let mut inbound = client.stream(ReceiverStream::new(receiver)).await.context("the aggregator refused the stream")?;
+    sender.try_send(AgentMessage {
+        message: Some(agent_message::Message::Hello(hello.clone())),
+    })?;
+    let mut inbound = client
+        .stream(ReceiverStream::new(receiver))
+        .await
+        .context("the aggregator refused the stream")?;
     let mut inbound = std::pin::pin!(inbound.get_mut());
     if events.send(Event::Connected(sender)).await.is_err() {
         return Ok(());

@@ -16,7 +16,12 @@ use flowskew_agent::{
 use flowskew_agent_ebpf::{ClassCounts, PROTOCOL_TCP, WatchedKey, close_cause, source_class};
 use rustix::process::geteuid;
 
-const SIZES: MapSizes = MapSizes { max_flows: 4_096, max_ledger: 1_024, ring_bytes: 65_536, kernel_log: false };
+const SIZES: MapSizes = MapSizes {
+    max_flows: 4_096,
+    max_ledger: 1_024,
+    ring_bytes: 65_536,
+    kernel_log: false,
+};
 
 /// Loaded and attached programs, or `None` with the reason printed.
 fn counting(sizes: &MapSizes) -> Option<Kernel> {
@@ -49,7 +54,10 @@ fn class_counts(kernel: &Kernel, address: SocketAddr, class: u8) -> ClassCounts 
         .filter(|(key, _)| key.address == mapped(address) && key.port == address.port())
         .collect();
     assert!(found.len() <= 1, "one cgroup: {found:?}");
-    found.first().map(|(_, value)| value.classes[usize::from(class)]).unwrap_or_default()
+    found
+        .first()
+        .map(|(_, value)| value.classes[usize::from(class)])
+        .unwrap_or_default()
 }
 
 /// A flow from a client to the listener: client's end, server's end.
@@ -82,11 +90,26 @@ fn an_open_and_a_close_are_counted_once_and_only_at_the_passive_end() {
     let (listener, address) = listen(Ipv4Addr::new(127, 9, 0, 1));
     let (client, server) = open(&listener, address);
     let client_address = client.local_addr().expect("an address");
-    assert_eq!(counts(&kernel, address), ClassCounts { opened: 1, established: 1, ..ClassCounts::default() });
-    assert_eq!(counts(&kernel, client_address), ClassCounts::default(), "the active end is none of ours");
+    assert_eq!(
+        counts(&kernel, address),
+        ClassCounts {
+            opened: 1,
+            established: 1,
+            ..ClassCounts::default()
+        }
+    );
+    assert_eq!(
+        counts(&kernel, client_address),
+        ClassCounts::default(),
+        "the active end is none of ours"
+    );
     drop(client);
     drop(server);
-    let expected = ClassCounts { opened: 1, closed: closed_by(close_cause::CLIENT_FIN), ..ClassCounts::default() };
+    let expected = ClassCounts {
+        opened: 1,
+        closed: closed_by(close_cause::CLIENT_FIN),
+        ..ClassCounts::default()
+    };
     assert_eq!(counts(&kernel, address), expected);
 }
 
@@ -96,7 +119,9 @@ fn each_way_to_end_a_flow_is_told_apart() {
     type End = fn(TcpStream, TcpStream);
     let ends: [(u8, End); 6] = [
         (close_cause::CLIENT_FIN, |client, _server| drop(client)),
-        (close_cause::CLIENT_FIN, |client, _server| client.shutdown(Shutdown::Write).expect("half-closes")),
+        (close_cause::CLIENT_FIN, |client, _server| {
+            client.shutdown(Shutdown::Write).expect("half-closes")
+        }),
         (close_cause::SERVER_FIN, |_client, server| drop(server)),
         (close_cause::CLIENT_RST, |client, _server| {
             abort(&client);
@@ -118,7 +143,11 @@ fn each_way_to_end_a_flow_is_told_apart() {
         let (client, server) = open(&listener, address);
         end(client, server);
         let counts = counts(&kernel, address);
-        assert_eq!((counts.opened, counts.established, counts.closed), (1, 0, closed_by(cause)), "row {row}");
+        assert_eq!(
+            (counts.opened, counts.established, counts.closed),
+            (1, 0, closed_by(cause)),
+            "row {row}"
+        );
     }
 }
 
@@ -132,7 +161,11 @@ fn ipv6_and_mapped_addresses() {
     let (listener, any) = listen(Ipv6Addr::UNSPECIFIED);
     let v4 = SocketAddr::from((Ipv4Addr::new(127, 9, 0, 3), any.port()));
     let _mapped = open(&listener, v4);
-    assert_eq!(counts(&kernel, v4).opened, 1, "counted under the IPv4 address that the client dialled");
+    assert_eq!(
+        counts(&kernel, v4).opened,
+        1,
+        "counted under the IPv4 address that the client dialled"
+    );
 }
 
 #[test]
@@ -146,9 +179,18 @@ fn open_flows_are_taken_up_as_established_but_never_as_opened() {
     kernel.seed().expect("seeds");
     assert_eq!(
         counts(&kernel, address),
-        ClassCounts { opened: 1, established: 51, seeded: 50, ..ClassCounts::default() }
+        ClassCounts {
+            opened: 1,
+            established: 51,
+            seeded: 50,
+            ..ClassCounts::default()
+        }
     );
-    assert_eq!(counts(&kernel, client.local_addr().expect("an address")), ClassCounts::default(), "an active end");
+    assert_eq!(
+        counts(&kernel, client.local_addr().expect("an address")),
+        ClassCounts::default(),
+        "an active end"
+    );
     kernel.seed().expect("seeds again");
     assert_eq!(counts(&kernel, address).seeded, 50, "a second walk finds nothing new");
     drop(late);
@@ -157,7 +199,10 @@ fn open_flows_are_taken_up_as_established_but_never_as_opened() {
         drop(server);
     }
     let end = counts(&kernel, address);
-    assert_eq!((end.opened, end.established, end.closed.iter().sum::<u64>()), (1, 0, 51));
+    assert_eq!(
+        (end.opened, end.established, end.closed.iter().sum::<u64>()),
+        (1, 0, 51)
+    );
 }
 
 #[test]
@@ -165,7 +210,8 @@ fn clients_are_classed_by_the_longest_prefix() {
     let Some(mut kernel) = counting(&SIZES) else { return };
     let (listener, address) = listen(Ipv4Addr::new(127, 9, 0, 5));
     let from = |last| {
-        let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None).expect("a socket");
+        let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None)
+            .expect("a socket");
         let local = SocketAddr::from((Ipv4Addr::new(127, 9, 1, last), 0));
         rustix::net::bind(&socket, &local).expect("binds");
         rustix::net::connect(&socket, &address).expect("connects");
@@ -174,10 +220,15 @@ fn clients_are_classed_by_the_longest_prefix() {
     let prefix = |last, bits: u32| (mapped(SocketAddr::from((Ipv4Addr::new(127, 9, 1, last), 0))), 96 + bits);
     let before = from(1);
     kernel
-        .classify(&HashMap::from([(prefix(0, 28), source_class::POD), (prefix(2, 32), source_class::NODE)]))
+        .classify(&HashMap::from([
+            (prefix(0, 28), source_class::POD),
+            (prefix(2, 32), source_class::NODE),
+        ]))
         .expect("classifies");
     let _flows = [before, from(1), from(2), from(3), from(200)];
-    kernel.classify(&HashMap::from([(prefix(0, 28), source_class::NODE)])).expect("classifies anew");
+    kernel
+        .classify(&HashMap::from([(prefix(0, 28), source_class::NODE)]))
+        .expect("classifies anew");
     let _later = [from(1), from(2)];
     let opened = |class| class_counts(&kernel, address, class).opened;
     assert_eq!(opened(source_class::UNCLASSIFIED), 1);
@@ -188,26 +239,42 @@ fn clients_are_classed_by_the_longest_prefix() {
 
 #[test]
 fn when_flows_is_full_opened_and_closed_stay_exact_and_the_loss_is_counted() {
-    let Some(kernel) = counting(&MapSizes { max_flows: 64, ..SIZES }) else { return };
+    let Some(kernel) = counting(&MapSizes { max_flows: 64, ..SIZES }) else {
+        return;
+    };
     let (listener, address) = listen(Ipv4Addr::new(127, 9, 0, 6));
     let flows: Vec<_> = (0..200).map(|_| open(&listener, address)).collect();
     let full = kernel.snapshot().expect("counters").losses.flows_full;
-    assert!(full >= 136, "64 fit, and other tests of this machine may take some: {full}");
-    assert_eq!((counts(&kernel, address).opened, counts(&kernel, address).established), (200, 200));
+    assert!(
+        full >= 136,
+        "64 fit, and other tests of this machine may take some: {full}"
+    );
+    assert_eq!(
+        (counts(&kernel, address).opened, counts(&kernel, address).established),
+        (200, 200)
+    );
     for (client, server) in flows {
         drop(client);
         drop(server);
     }
     let end = counts(&kernel, address);
-    assert_eq!((end.opened, end.established, end.closed.iter().sum::<u64>()), (200, 0, 200));
+    assert_eq!(
+        (end.opened, end.established, end.closed.iter().sum::<u64>()),
+        (200, 0, 200)
+    );
     assert!(kernel.snapshot().expect("counters").losses.orphan_close >= 136);
 }
 
 #[test]
 fn when_the_ledger_is_full_the_loss_is_counted() {
-    let Some(kernel) = counting(&MapSizes { max_ledger: 1, ..SIZES }) else { return };
+    let Some(kernel) = counting(&MapSizes { max_ledger: 1, ..SIZES }) else {
+        return;
+    };
     let flows: Vec<_> = (0..8).map(|_| listen(Ipv4Addr::new(127, 9, 0, 7))).collect();
-    let _open: Vec<_> = flows.iter().map(|(listener, address)| open(listener, *address)).collect();
+    let _open: Vec<_> = flows
+        .iter()
+        .map(|(listener, address)| open(listener, *address))
+        .collect();
     let snapshot = kernel.snapshot().expect("counters");
     assert!(snapshot.losses.ledger_full >= 7, "{:?}", snapshot.losses);
     assert_eq!(snapshot.entries.len(), 1);
@@ -215,9 +282,19 @@ fn when_the_ledger_is_full_the_loss_is_counted() {
 
 #[test]
 fn when_the_ring_is_full_counts_stay_exact_and_the_loss_is_counted() {
-    let Some(mut kernel) = counting(&MapSizes { ring_bytes: 4_096, ..SIZES }) else { return };
+    let Some(mut kernel) = counting(&MapSizes {
+        ring_bytes: 4_096,
+        ..SIZES
+    }) else {
+        return;
+    };
     let (listener, address) = listen(Ipv4Addr::new(127, 9, 0, 8));
-    let key = WatchedKey { address: mapped(address), port: address.port(), protocol: PROTOCOL_TCP, padding: 0 };
+    let key = WatchedKey {
+        address: mapped(address),
+        port: address.port(),
+        protocol: PROTOCOL_TCP,
+        padding: 0,
+    };
     kernel.watch(&HashSet::from([key])).expect("watches");
     let mut ring = kernel.take_events().expect("a ring");
     for _ in 0..100 {
@@ -230,7 +307,11 @@ fn when_the_ring_is_full_counts_stay_exact_and_the_loss_is_counted() {
     let snapshot = kernel.snapshot().expect("counters");
     assert_eq!(counts(&kernel, address).opened, 100);
     assert!(read < 200, "the ring did overflow: {read}");
-    assert_eq!(read + snapshot.losses.ring_full, 200, "each event was told or counted as lost");
+    assert_eq!(
+        read + snapshot.losses.ring_full,
+        200,
+        "each event was told or counted as lost"
+    );
 }
 
 #[tokio::test]
@@ -238,7 +319,12 @@ async fn single_flows_of_watched_endpoints_are_told() {
     let Some(mut kernel) = counting(&SIZES) else { return };
     let (listener, address) = listen(Ipv4Addr::new(127, 9, 0, 9));
     let (unwatched, elsewhere) = listen(Ipv4Addr::new(127, 9, 0, 10));
-    let key = WatchedKey { address: mapped(address), port: address.port(), protocol: PROTOCOL_TCP, padding: 0 };
+    let key = WatchedKey {
+        address: mapped(address),
+        port: address.port(),
+        protocol: PROTOCOL_TCP,
+        padding: 0,
+    };
     kernel.watch(&HashSet::from([key])).expect("watches");
     let metrics = EventMetrics::default();
     let reader = tokio::spawn(events::drain(kernel.take_events().expect("a ring"), metrics.clone()));
@@ -251,7 +337,10 @@ async fn single_flows_of_watched_endpoints_are_told() {
     reader.abort();
     kernel.watch(&HashSet::new()).expect("watches nothing");
     let text = flowskew_agent::metrics::render(&flowskew_agent::metrics::Published::default(), &metrics).expect("text");
-    assert!(text.contains(r#"flowskew_agent_flow_duration_seconds_count{cause="client_fin"} 1"#), "{text}");
+    assert!(
+        text.contains(r#"flowskew_agent_flow_duration_seconds_count{cause="client_fin"} 1"#),
+        "{text}"
+    );
     assert!(!text.contains("server_fin"), "{text}");
 }
 
@@ -262,5 +351,9 @@ fn nothing_is_missing_where_these_tests_run() {
         return;
     }
     let all = requirements::all();
-    assert!(all.iter().all(|one| !matches!(one.state, requirements::State::Degraded(_))), "{all:?}");
+    assert!(
+        all.iter()
+            .all(|one| !matches!(one.state, requirements::State::Missing(_))),
+        "{all:?}"
+    );
 }

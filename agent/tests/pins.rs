@@ -18,7 +18,12 @@ use flowskew_agent::{
 use flowskew_agent_ebpf::{ABI_VERSION, ClassCounts};
 use rustix::process::geteuid;
 
-const SIZES: MapSizes = MapSizes { max_flows: 4_096, max_ledger: 1_024, ring_bytes: 65_536, kernel_log: false };
+const SIZES: MapSizes = MapSizes {
+    max_flows: 4_096,
+    max_ledger: 1_024,
+    ring_bytes: 65_536,
+    kernel_log: false,
+};
 
 /// A BPF filesystem of the test's own, gone with the test; all pins in it end with it.
 struct BpfFs(tempfile::TempDir);
@@ -35,7 +40,11 @@ impl BpfFs {
             return None;
         }
         let folder = tempfile::tempdir().expect("a folder");
-        let status = Command::new("mount").args(["-t", "bpf", "bpf"]).arg(folder.path()).status().expect("mount runs");
+        let status = Command::new("mount")
+            .args(["-t", "bpf", "bpf"])
+            .arg(folder.path())
+            .status()
+            .expect("mount runs");
         assert!(status.success(), "a BPF filesystem can be mounted");
         Some(Self(folder))
     }
@@ -64,7 +73,14 @@ fn listen(last: u8) -> (TcpListener, SocketAddr) {
 
 fn open(listener: &TcpListener, flows: usize) -> Vec<(TcpStream, TcpStream)> {
     let address = listener.local_addr().expect("an address");
-    (0..flows).map(|_| (TcpStream::connect(address).expect("connects"), listener.accept().expect("accepts").0)).collect()
+    (0..flows)
+        .map(|_| {
+            (
+                TcpStream::connect(address).expect("connects"),
+                listener.accept().expect("accepts").0,
+            )
+        })
+        .collect()
 }
 
 /// Opened, established, seeded and closed of one local address.
@@ -72,8 +88,16 @@ fn counts(kernel: &Kernel, address: SocketAddr) -> (u64, i64, u64, u64) {
     let SocketAddr::V4(v4) = address else { panic!("IPv4") };
     let mapped = v4.ip().to_ipv6_mapped().octets();
     let snapshot = kernel.snapshot().expect("counters");
-    let found = snapshot.entries.iter().find(|(key, _)| key.address == mapped && key.port == address.port());
-    let ClassCounts { opened, established, seeded, closed } = found.map(|(_, value)| value.classes[0]).unwrap_or_default();
+    let found = snapshot
+        .entries
+        .iter()
+        .find(|(key, _)| key.address == mapped && key.port == address.port());
+    let ClassCounts {
+        opened,
+        established,
+        seeded,
+        closed,
+    } = found.map(|(_, value)| value.classes[0]).unwrap_or_default();
     (opened, established, seeded, closed.iter().sum())
 }
 
@@ -107,7 +131,10 @@ fn programs_of_two_versions_count_each_flow_once() {
     let link = fs::read_dir(&own)
         .expect("pins")
         .map(|entry| entry.expect("a pin").path())
-        .find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("link-")))
+        .find(|path| {
+            path.file_name()
+                .is_some_and(|name| name.to_string_lossy().starts_with("link-"))
+        })
         .expect("a link");
     // Out of sight of the next agent: the programs of both run, as at the moment of an upgrade.
     fs::rename(&link, bpf.0.path().join("older-version")).expect("moved");
@@ -128,8 +155,13 @@ fn an_upgrade_ends_the_older_programs() {
     let (kernel, pins) = start(&bpf.root(), &SIZES);
     let own = bpf.root().join(format!("abi-{ABI_VERSION}"));
     let links = || -> Vec<_> {
-        let names = fs::read_dir(&own).expect("pins").map(|entry| entry.expect("a pin").file_name());
-        names.map(|name| name.to_string_lossy().into_owned()).filter(|name| name.starts_with("link-")).collect()
+        let names = fs::read_dir(&own)
+            .expect("pins")
+            .map(|entry| entry.expect("a pin").file_name());
+        names
+            .map(|name| name.to_string_lossy().into_owned())
+            .filter(|name| name.starts_with("link-"))
+            .collect()
     };
     let [link] = links().try_into().expect("one link");
     fs::rename(own.join(&link), own.join("link-0123456789abcdef")).expect("moved");
@@ -147,11 +179,21 @@ fn other_sizes_and_other_records_begin_anew() {
     let _flows = open(&listener, 4);
     drop((kernel, pins));
 
-    let (mut kernel, pins) = start(&bpf.root(), &MapSizes { max_flows: 8_192, ..SIZES });
+    let (mut kernel, pins) = start(
+        &bpf.root(),
+        &MapSizes {
+            max_flows: 8_192,
+            ..SIZES
+        },
+    );
     assert_eq!(kernel.origin(), Origin::Migrated);
     assert_ne!(kernel.memory().expect("memory").epoch, epoch);
     kernel.seed().expect("seeds");
-    assert_eq!(counts(&kernel, address), (0, 4, 4, 0), "open flows are taken up, none is new");
+    assert_eq!(
+        counts(&kernel, address),
+        (0, 4, 4, 0),
+        "open flows are taken up, none is new"
+    );
     drop((kernel, pins));
 
     // As left by an agent with other records.
@@ -167,7 +209,10 @@ fn a_second_agent_is_told_so_and_cleanup_ends_the_counting() {
     assert_eq!(pins::clean_up(&bpf.root()).expect("nothing to do"), 0);
     let (kernel, pins) = start(&bpf.root(), &SIZES);
     assert!(matches!(Pins::hold(&bpf.root()), Err(PinError::Held(_))));
-    assert!(matches!(pins::clean_up(&bpf.root()), Err(PinError::Held(_))), "not under a running agent");
+    assert!(
+        matches!(pins::clean_up(&bpf.root()), Err(PinError::Held(_))),
+        "not under a running agent"
+    );
     drop((kernel, pins));
     assert!(pins::clean_up(&bpf.root()).expect("cleaned") > 5);
     assert!(!bpf.root().exists());

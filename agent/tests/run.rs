@@ -10,7 +10,9 @@ use std::{
 
 use flowskew_agent::kernel::object;
 use flowskew_proto::v1::{
-    Ack, AgentMessage, AggregatorMessage, Assignment, Report, agent_message::Message, aggregator_message,
+    Ack, AgentMessage, AggregatorMessage, Assignment, Report,
+    agent_message::Message,
+    aggregator_message,
     collector_server::{Collector, CollectorServer},
 };
 use rustix::process::{Pid, Signal, geteuid, kill_process};
@@ -44,11 +46,16 @@ impl Collector for TestCollector {
         let (heard, acknowledge) = (self.heard.clone(), self.acknowledge);
         let mut inbound = request.into_inner();
         let say = |message| Ok(AggregatorMessage { message: Some(message) });
-        sender.try_send(say(aggregator_message::Message::Assignment(Assignment::default()))).expect("room");
+        sender
+            .try_send(say(aggregator_message::Message::Assignment(Assignment::default())))
+            .expect("room");
         tokio::spawn(async move {
             while let Some(Ok(AgentMessage { message: Some(message) })) = inbound.next().await {
                 if let (Message::Report(report), true) = (&message, acknowledge) {
-                    let ack = Ack { epoch: report.epoch, sequence: report.sequence };
+                    let ack = Ack {
+                        epoch: report.epoch,
+                        sequence: report.sequence,
+                    };
                     let _ = sender.send(say(aggregator_message::Message::Ack(ack))).await;
                 }
                 let _ = heard.send(message);
@@ -67,7 +74,10 @@ struct TestAggregator {
 impl TestAggregator {
     async fn start(address: SocketAddr, acknowledge: bool) -> Self {
         let (sender, heard) = mpsc::unbounded_channel();
-        let service = CollectorServer::new(TestCollector { heard: sender, acknowledge });
+        let service = CollectorServer::new(TestCollector {
+            heard: sender,
+            acknowledge,
+        });
         let runtime = Runtime::new().expect("a runtime");
         let (up, is_up) = oneshot::channel();
         runtime.spawn(async move {
@@ -80,9 +90,16 @@ impl TestAggregator {
             };
             up.send(()).expect("the test waits");
             let incoming = TcpListenerStream::new(listener);
-            Server::builder().add_service(service).serve_with_incoming(incoming).await.expect("serves");
+            Server::builder()
+                .add_service(service)
+                .serve_with_incoming(incoming)
+                .await
+                .expect("serves");
         });
-        timeout(PATIENCE, is_up).await.expect("the port is free in time").expect("the server is up");
+        timeout(PATIENCE, is_up)
+            .await
+            .expect("the port is free in time")
+            .expect("the server is up");
         Self { runtime, heard }
     }
 
@@ -113,7 +130,9 @@ async fn free_address() -> SocketAddr {
 
 fn agent(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flowskew-agent"));
-    command.args(["run", "--node", "worker-1"]).args(arguments);
+    command
+        .args(["run", "--node", "worker-1", "--no-pin", "--pin-dir", "/nowhere"])
+        .args(arguments);
     command.stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
     command
 }
@@ -133,14 +152,20 @@ fn can_run() -> bool {
 async fn terminate(child: &mut Child) -> ExitStatus {
     let id = i32::try_from(child.id().expect("it runs")).expect("an id");
     kill_process(Pid::from_raw(id).expect("an id"), Signal::TERM).expect("signalled");
-    timeout(PATIENCE, child.wait()).await.expect("it stops in time").expect("a status")
+    timeout(PATIENCE, child.wait())
+        .await
+        .expect("it stops in time")
+        .expect("a status")
 }
 
 /// GET over plain HTTP: status and body.
 async fn get(address: SocketAddr, path: &str) -> Option<(u16, String)> {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let mut stream = TcpStream::connect(address).await.ok()?;
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes()).await.ok()?;
+    stream
+        .write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes())
+        .await
+        .ok()?;
     let mut text = String::new();
     stream.read_to_string(&mut text).await.ok()?;
     let status = text.split(' ').nth(1)?.parse().ok()?;
@@ -153,10 +178,15 @@ async fn reports_survive_an_aggregator_that_comes_and_goes() {
         return;
     }
     let (grpc, http) = (free_address().await, free_address().await);
-    let mut child = agent(&["--aggregator", &format!("http://{grpc}"), "--http-listen", &http.to_string()])
-        .args(["--assignment-wait", "500ms", "--report-interval", "200ms"])
-        .spawn()
-        .expect("starts");
+    let mut child = agent(&[
+        "--aggregator",
+        &format!("http://{grpc}"),
+        "--http-listen",
+        &http.to_string(),
+    ])
+    .args(["--assignment-wait", "500ms", "--report-interval", "200ms"])
+    .spawn()
+    .expect("starts");
 
     // Nobody there: it becomes ready all the same, and keeps reports.
     let ready = async {
@@ -167,7 +197,10 @@ async fn reports_survive_an_aggregator_that_comes_and_goes() {
     timeout(PATIENCE, ready).await.expect("ready without an aggregator");
     tokio::time::sleep(Duration::from_millis(600)).await;
     let (_, metrics) = get(http, "/metrics").await.expect("metrics");
-    assert!(metrics.contains("flowskew_agent_connected 0") && metrics.contains("# EOF"), "{metrics}");
+    assert!(
+        metrics.contains("flowskew_agent_connected 0") && metrics.contains("# EOF"),
+        "{metrics}"
+    );
 
     // It comes: everything from the first report on arrives, in order.
     let mut aggregator = TestAggregator::start(grpc, false).await;
@@ -182,7 +215,10 @@ async fn reports_survive_an_aggregator_that_comes_and_goes() {
     let mut aggregator = TestAggregator::start(grpc, true).await;
     aggregator.hears_hello().await;
     let again = aggregator.hears_report().await;
-    assert_eq!((again.epoch, again.sequence, again.taken_at_ms), (first.epoch, 1, first.taken_at_ms));
+    assert_eq!(
+        (again.epoch, again.sequence, again.taken_at_ms),
+        (first.epoch, 1, first.taken_at_ms)
+    );
     let mut last = again.sequence;
     for _ in 0..6 {
         let report = aggregator.hears_report().await;
@@ -190,7 +226,10 @@ async fn reports_survive_an_aggregator_that_comes_and_goes() {
         last = report.sequence;
     }
     let acknowledged = async {
-        while !get(http, "/metrics").await.is_some_and(|(_, text)| text.contains("flowskew_agent_reports_pending 0\n")) {
+        while !get(http, "/metrics")
+            .await
+            .is_some_and(|(_, text)| text.contains("flowskew_agent_reports_pending 0\n"))
+        {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
@@ -215,21 +254,34 @@ async fn sigterm_brings_the_last_counts() {
     }
     let (grpc, http) = (free_address().await, free_address().await);
     let mut aggregator = TestAggregator::start(grpc, true).await;
-    let mut child = agent(&["--aggregator", &format!("http://{grpc}"), "--http-listen", &http.to_string()])
-        .args(["--report-interval", "1h"])
-        .spawn()
-        .expect("starts");
+    let mut child = agent(&[
+        "--aggregator",
+        &format!("http://{grpc}"),
+        "--http-listen",
+        &http.to_string(),
+    ])
+    .args(["--report-interval", "1h"])
+    .spawn()
+    .expect("starts");
     aggregator.hears_hello().await;
     let first = aggregator.hears_report().await;
 
     let listener = std::net::TcpListener::bind("127.9.2.1:0").expect("listens");
     let address = listener.local_addr().expect("an address");
-    let flows: Vec<_> = (0..7).map(|_| std::net::TcpStream::connect(address).expect("connects")).collect();
+    let flows: Vec<_> = (0..7)
+        .map(|_| std::net::TcpStream::connect(address).expect("connects"))
+        .collect();
     assert!(terminate(&mut child).await.success());
     let last = aggregator.hears_report().await;
     assert_eq!(last.sequence, first.sequence + 1);
-    let entry = last.entries.iter().find(|entry| entry.port == u32::from(address.port()) && entry.address[12..] == [127, 9, 2, 1]);
-    assert_eq!(entry.map(|entry| entry.classes.iter().map(|class| class.opened).sum()), Some(7_u64));
+    let entry = last
+        .entries
+        .iter()
+        .find(|entry| entry.port == u32::from(address.port()) && entry.address[12..] == [127, 9, 2, 1]);
+    assert_eq!(
+        entry.map(|entry| entry.classes.iter().map(|class| class.opened).sum()),
+        Some(7_u64)
+    );
     drop(flows);
     aggregator.stop();
 }
@@ -246,9 +298,15 @@ async fn what_is_wrong_is_said_plainly() {
         (["--aggregator", "aggregator:9471"], "http://HOST:9471"),
         (["--report-interval", "10"], "write 500ms, 10s, 5m or 1h"),
     ] {
-        let output = timeout(PATIENCE, agent(&[]).args(arguments).output()).await.expect("ends in time").expect("runs");
+        let output = timeout(PATIENCE, agent(&[]).args(arguments).output())
+            .await
+            .expect("ends in time")
+            .expect("runs");
         let text = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && text.contains(expected), "{arguments:?}: {text}");
+        assert!(
+            !output.status.success() && text.contains(expected),
+            "{arguments:?}: {text}"
+        );
     }
 }
 
@@ -258,7 +316,13 @@ async fn without_privileges_it_names_what_is_missing() {
         return;
     }
     let output = Command::new("setpriv")
-        .args(["--reuid=65534", "--clear-groups", "--inh-caps=-all", env!("CARGO_BIN_EXE_flowskew-agent"), "check"])
+        .args([
+            "--reuid=65534",
+            "--clear-groups",
+            "--inh-caps=-all",
+            env!("CARGO_BIN_EXE_flowskew-agent"),
+            "check",
+        ])
         .output()
         .await;
     let Ok(output) = output else {
@@ -267,8 +331,14 @@ async fn without_privileges_it_names_what_is_missing() {
     };
     let text = String::from_utf8_lossy(&output.stdout);
     if text.is_empty() {
-        eprintln!("skipped: another user cannot run the binary: {}", String::from_utf8_lossy(&output.stderr));
+        eprintln!(
+            "skipped: another user cannot run the binary: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         return;
     }
-    assert!(!output.status.success() && text.contains("CAP_BPF and CAP_PERFMON missing"), "{text}");
+    assert!(
+        !output.status.success() && text.contains("CAP_BPF and CAP_PERFMON missing"),
+        "{text}"
+    );
 }

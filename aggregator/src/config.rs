@@ -26,7 +26,7 @@ pub struct Config {
         long,
         env = "FLOWSKEW_GRPC_LISTEN",
         value_name = "ADDRESS:PORT",
-        default_value = "0.0.0.0:9471"
+        default_value = "[::]:9471"
     )]
     pub grpc_listen: SocketAddr,
 
@@ -35,7 +35,7 @@ pub struct Config {
         long,
         env = "FLOWSKEW_HTTP_LISTEN",
         value_name = "ADDRESS:PORT",
-        default_value = "0.0.0.0:9472"
+        default_value = "[::]:9472"
     )]
     pub http_listen: SocketAddr,
 

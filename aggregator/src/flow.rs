@@ -163,6 +163,8 @@ pub struct AgentLosses {
     pub ledger_full: u64,
     /// Closes of flows that were not tracked.
     pub orphan_close: u64,
+    /// Flows whose end was not seen when it happened, and was counted later.
+    pub orphan_flow: u64,
     /// Reports dropped from the agent's full queue.
     pub reports_dropped: u64,
 }

@@ -269,6 +269,8 @@ pub struct Losses {
     pub ledger_full: u64,
     /// Closes of flows that were not tracked.
     pub orphan_close: u64,
+    /// Flows whose end was not seen when it happened: `established` was too high by up to this many until then.
+    pub orphan_flow: u64,
     /// Reports dropped by agents; their counts arrived with the next report, later.
     pub reports_dropped: u64,
     /// Ledger entries that the aggregator had no room for, or that made no sense: at most in one report of the epoch.
@@ -277,7 +279,7 @@ pub struct Losses {
     pub silent_nodes: Vec<String>,
     /// External flows of the window on endpoints that are gone or not ready, left out of the shares.
     pub flows_on_gone_endpoints: u64,
-    /// Flows of the window opened before their agent could tell their source class; left out of the shares.
+    /// Flows of the window, or open now, that opened before their agent could tell their source class; left out of the shares.
     pub unclassified: u64,
 }
 

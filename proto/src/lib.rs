@@ -3,7 +3,10 @@
 #![forbid(unsafe_code)]
 
 /// Version 1 of the contract.
-#[expect(missing_docs, reason = "generated; the comments are in the proto file, not each item has one")]
+#[expect(
+    missing_docs,
+    reason = "generated; the comments are in the proto file, not each item has one"
+)]
 pub mod v1 {
     tonic::include_proto!("flowskew.v1");
 }

@@ -123,12 +123,16 @@ impl Kernel {
 
     /// What has to be known of this life of the counters.
     pub fn memory(&self) -> Result<AgentMemory, KernelError> {
-        self.memory.get(&0, 0).map_err(|error| KernelError::Map { map: "MEMORY", error })
+        self.memory
+            .get(&0, 0)
+            .map_err(|error| KernelError::Map { map: "MEMORY", error })
     }
 
     /// Writes it down for the agent after this one.
     pub fn remember(&mut self, memory: AgentMemory) -> Result<(), KernelError> {
-        self.memory.set(0, memory, 0).map_err(|error| KernelError::Map { map: "MEMORY", error })
+        self.memory
+            .set(0, memory, 0)
+            .map_err(|error| KernelError::Map { map: "MEMORY", error })
     }
 
     /// Takes up the flows that are already open, as established but never as opened. Safe to call while flows open and
@@ -149,7 +153,9 @@ impl Kernel {
         let mut file = link.into_file()?;
         // The programs print nothing; reading is what runs them.
         file.read_to_end(&mut Vec::new())?;
-        program.unload().map_err(|error| KernelError::Program { program: name, error })
+        program
+            .unload()
+            .map_err(|error| KernelError::Program { program: name, error })
     }
 
     /// Reads all counters.
@@ -159,7 +165,10 @@ impl Kernel {
             entries.push(entry.map_err(|error| KernelError::Map { map: "LEDGER", error })?);
         }
         let loss = |index| -> Result<u64, KernelError> {
-            let values = self.losses.get(&index, 0).map_err(|error| KernelError::Map { map: "LOSSES", error })?;
+            let values = self
+                .losses
+                .get(&index, 0)
+                .map_err(|error| KernelError::Map { map: "LOSSES", error })?;
             Ok(values.iter().sum())
         };
         Ok(Snapshot {
@@ -193,18 +202,26 @@ impl Kernel {
         let failed = |error| KernelError::Map { map: "CLASSES", error };
         let everything = lpm_trie::Key::new(0, [0; 16]);
         let mut stale = Vec::new();
-        for key in self.classes.keys() {
-            let key = key.map_err(failed)?;
-            let known = prefixes.contains_key(&(key.data(), key.prefix_len()));
-            if !known && key.prefix_len() != 0 {
+        let mut present = std::collections::HashMap::new();
+        for entry in self.classes.iter() {
+            let (key, class) = entry.map_err(failed)?;
+            if prefixes.contains_key(&(key.data(), key.prefix_len())) || key.prefix_len() == 0 {
+                present.insert((key.data(), key.prefix_len()), class);
+            } else {
                 stale.push(key);
             }
         }
-        for (&(address, length), class) in prefixes {
-            self.classes.insert(&lpm_trie::Key::new(length, address), class, 0).map_err(failed)?;
+        for (prefix, class) in prefixes {
+            if present.get(prefix) != Some(class) {
+                self.classes
+                    .insert(&lpm_trie::Key::new(prefix.1, prefix.0), class, 0)
+                    .map_err(failed)?;
+            }
         }
         // Last, so that no client of a pod is taken for external in between.
-        self.classes.insert(&everything, source_class::EXTERNAL, 0).map_err(failed)?;
+        self.classes
+            .insert(&everything, source_class::EXTERNAL, 0)
+            .map_err(failed)?;
         for key in stale {
             self.classes.remove(&key).map_err(failed)?;
         }
@@ -235,7 +252,9 @@ where
     &'a mut T: TryFrom<&'a mut aya::programs::Program, Error = ProgramError>,
 {
     let program = ebpf.program_mut(name).ok_or(KernelError::Absent(name))?;
-    program.try_into().map_err(|error| KernelError::Program { program: name, error })
+    program
+        .try_into()
+        .map_err(|error| KernelError::Program { program: name, error })
 }
 
 /// Wall clock, milliseconds since 1970.

@@ -70,14 +70,21 @@ fn offset_of(btf: &Btf, structure: &'static str, path: &[&str]) -> Result<u32, O
         .ok_or(OffsetError::NoStruct(structure))?;
     match walk(btf, &root, path)? {
         Some(bits) => Ok(bits / 8),
-        None => Err(OffsetError::NoMember { structure, member: path.join(".") }),
+        None => Err(OffsetError::NoMember {
+            structure,
+            member: path.join("."),
+        }),
     }
 }
 
 /// Offset in bits of a path of members.
 fn walk(btf: &Btf, structure: &Struct, path: &[&str]) -> Result<Option<u32>, OffsetError> {
-    let Some((name, rest)) = path.split_first() else { return Ok(Some(0)) };
-    let Some((bits, member)) = find(btf, structure, name)? else { return Ok(None) };
+    let Some((name, rest)) = path.split_first() else {
+        return Ok(Some(0));
+    };
+    let Some((bits, member)) = find(btf, structure, name)? else {
+        return Ok(None);
+    };
     if rest.is_empty() {
         return Ok(Some(bits));
     }
@@ -128,7 +135,13 @@ mod tests {
             return;
         }
         let offsets = resolve().expect("offsets of this kernel");
-        let get = |name| offsets.iter().find(|(global, _)| *global == name).map(|(_, offset)| *offset).expect(name);
+        let get = |name| {
+            offsets
+                .iter()
+                .find(|(global, _)| *global == name)
+                .map(|(_, offset)| *offset)
+                .expect(name)
+        };
         // The first words of sock_common are the addresses, in this order, on every kernel since 3.4.
         assert_eq!((get("SKC_DADDR"), get("SKC_RCV_SADDR")), (0, 4));
         assert_eq!(get("SKC_V6_RCV_SADDR"), get("SKC_V6_DADDR") + 16);
@@ -142,7 +155,15 @@ mod tests {
             return;
         };
         let error = offset_of(&btf, "sock", &["sk_cgrp_data", "no_such"]).expect_err("no such member");
-        assert!(error.to_string().contains("struct sock has no member sk_cgrp_data.no_such"), "{error}");
-        assert!(matches!(offset_of(&btf, "no_such", &["x"]), Err(OffsetError::NoStruct("no_such"))));
+        assert!(
+            error
+                .to_string()
+                .contains("struct sock has no member sk_cgrp_data.no_such"),
+            "{error}"
+        );
+        assert!(matches!(
+            offset_of(&btf, "no_such", &["x"]),
+            Err(OffsetError::NoStruct("no_such"))
+        ));
     }
 }

@@ -58,7 +58,11 @@ impl Pins {
         let lock = lock(root)?;
         let own = root.join(format!("abi-{ABI_VERSION}"));
         fs::create_dir_all(&own).map_err(PinError::io(&own))?;
-        Ok(Self { root: root.to_owned(), own, _lock: lock })
+        Ok(Self {
+            root: root.to_owned(),
+            own,
+            _lock: lock,
+        })
     }
 
     /// Where a map is pinned.
@@ -76,7 +80,9 @@ impl Pins {
         let keep = self.link(object);
         let mut removed = 0;
         for path in entries(&self.own)? {
-            let is_link = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("link-"));
+            let is_link = path
+                .file_name()
+                .is_some_and(|name| name.to_string_lossy().starts_with("link-"));
             if is_link && path != keep {
                 fs::remove_file(&path).map_err(PinError::io(&path))?;
                 removed += 1;
@@ -139,7 +145,9 @@ fn lock(root: &Path) -> Result<File, PinError> {
 
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, PinError> {
     let listed = fs::read_dir(folder).map_err(PinError::io(folder))?;
-    listed.map(|entry| entry.map(|entry| entry.path()).map_err(PinError::io(folder))).collect()
+    listed
+        .map(|entry| entry.map(|entry| entry.path()).map_err(PinError::io(folder)))
+        .collect()
 }
 
 /// Removes a pin, or a folder with all in it. The number of pins removed.

@@ -37,17 +37,33 @@ pub enum State {
 /// Looks at everything the agent needs.
 pub fn all() -> Vec<Requirement> {
     vec![
-        Requirement { name: "eBPF object", state: ebpf_object() },
-        Requirement { name: "kernel version", state: kernel_version() },
-        Requirement { name: "kernel type information (BTF)", state: btf() },
-        Requirement { name: "capabilities", state: capabilities() },
-        Requirement { name: "host pid namespace", state: pid_namespace() },
+        Requirement {
+            name: "eBPF object",
+            state: ebpf_object(),
+        },
+        Requirement {
+            name: "kernel version",
+            state: kernel_version(),
+        },
+        Requirement {
+            name: "kernel type information (BTF)",
+            state: btf(),
+        },
+        Requirement {
+            name: "capabilities",
+            state: capabilities(),
+        },
+        Requirement {
+            name: "host pid namespace",
+            state: pid_namespace(),
+        },
     ]
 }
 
 /// The release of the running kernel, such as `6.1.0-18-cloud-amd64`; "unknown" when /proc is not mounted.
 pub fn kernel_release() -> String {
-    fs::read_to_string("/proc/sys/kernel/osrelease").map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
+    fs::read_to_string("/proc/sys/kernel/osrelease")
+        .map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
 }
 
 fn ebpf_object() -> State {
@@ -62,8 +78,12 @@ fn kernel_version() -> State {
     let (major, minor) = MINIMUM_KERNEL;
     match parse_release(&release) {
         Some(version) if version >= MINIMUM_KERNEL => State::Met(release),
-        Some(_) => State::Missing(format!("Linux {release} is too old: {major}.{minor} or newer is needed")),
-        None => State::Degraded(format!("cannot tell the kernel's version from '{release}'; {major}.{minor} is needed")),
+        Some(_) => State::Missing(format!(
+            "Linux {release} is too old: {major}.{minor} or newer is needed"
+        )),
+        None => State::Degraded(format!(
+            "cannot tell the kernel's version from '{release}'; {major}.{minor} is needed"
+        )),
     }
 }
 
@@ -86,7 +106,9 @@ fn btf() -> State {
 }
 
 fn capabilities() -> State {
-    let effective = fs::read_to_string("/proc/self/status").ok().and_then(|status| effective_capabilities(&status));
+    let effective = fs::read_to_string("/proc/self/status")
+        .ok()
+        .and_then(|status| effective_capabilities(&status));
     match effective {
         Some(set) if has(set, CAP_SYS_ADMIN) || (has(set, CAP_BPF) && has(set, CAP_PERFMON)) => {
             State::Met(format!("{set:#x}"))
@@ -97,7 +119,10 @@ fn capabilities() -> State {
                 .filter(|&(capability, _)| !has(set, capability))
                 .map(|(_, name)| name)
                 .collect();
-            State::Missing(format!("{} missing: run as root, or grant these capabilities", missing.join(" and ")))
+            State::Missing(format!(
+                "{} missing: run as root, or grant these capabilities",
+                missing.join(" and ")
+            ))
         }
         None => State::Degraded("cannot read /proc/self/status: mount -t proc proc /proc".to_owned()),
     }
@@ -116,7 +141,8 @@ fn pid_namespace() -> State {
     match fs::read_link("/proc/self/ns/pid") {
         Ok(link) if link.as_os_str() == INITIAL_PID_NAMESPACE => State::Met("yes".to_owned()),
         Ok(_) => State::Degraded(
-            "no: flows of other processes that are open at start are not found; set hostPID: true in the pod".to_owned(),
+            "no: flows of other processes that are open at start are not found; set hostPID: true in the pod"
+                .to_owned(),
         ),
         Err(error) => State::Degraded(format!("cannot read /proc/self/ns/pid: {error}")),
     }

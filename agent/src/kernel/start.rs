@@ -18,8 +18,16 @@ use super::{
 use crate::config::MapSizes;
 
 /// The maps that outlive an agent. The others serve the programs of one life only.
-const PINNED_MAPS: &[&str] =
-    &["LEDGER", "FLOWS", "WATCHED", "CLASSES", "EVENTS", "LOSSES", "OVERFLOWED", MEMORY];
+const PINNED_MAPS: &[&str] = &[
+    "LEDGER",
+    "FLOWS",
+    "WATCHED",
+    "CLASSES",
+    "EVENTS",
+    "LOSSES",
+    "OVERFLOWED",
+    MEMORY,
+];
 const MEMORY: &str = "MEMORY";
 const PROGRAM: &str = "inet_sock_set_state";
 
@@ -70,7 +78,11 @@ impl Kernel {
         if let Some(pins) = pins {
             match remembered(pins) {
                 Some(memory) if memory.sizes == map_sizes => {
-                    origin = if pins.link(name).exists() { Origin::Adopted } else { Origin::Upgraded };
+                    origin = if pins.link(name).exists() {
+                        Origin::Adopted
+                    } else {
+                        Origin::Upgraded
+                    };
                 }
                 Some(_) => {
                     pins.clear()?;
@@ -155,7 +167,10 @@ fn load(
 /// Begins to count. A pinned link counts until its pin is removed.
 fn attach(ebpf: &mut Ebpf, btf: &Btf, pin: Option<(&Pins, u64)>) -> Result<(), KernelError> {
     let program: &mut BtfTracePoint = program(ebpf, PROGRAM)?;
-    let failed = |error| KernelError::Program { program: PROGRAM, error };
+    let failed = |error| KernelError::Program {
+        program: PROGRAM,
+        error,
+    };
     program.load(PROGRAM, btf).map_err(failed)?;
     let link = program.attach().map_err(failed)?;
     if let Some((pins, name)) = pin {
@@ -174,13 +189,23 @@ fn check_requirements() -> Result<(), KernelError> {
             State::Missing(what) => missing.push(format!("  {}: {what}", requirement.name)),
         }
     }
-    if missing.is_empty() { Ok(()) } else { Err(KernelError::Requirements(missing.join("\n"))) }
+    if missing.is_empty() {
+        Ok(())
+    } else {
+        Err(KernelError::Requirements(missing.join("\n")))
+    }
 }
 
 /// Kernels before 5.11 count maps against the locked-memory limit.
 fn lift_memory_limit() {
     use rustix::process::{Resource, Rlimit, setrlimit};
-    if let Err(error) = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None }) {
+    if let Err(error) = setrlimit(
+        Resource::Memlock,
+        Rlimit {
+            current: None,
+            maximum: None,
+        },
+    ) {
         tracing::debug!("cannot lift the locked-memory limit, which only kernels before 5.11 need: {error}");
     }
 }

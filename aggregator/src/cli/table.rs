@@ -179,6 +179,7 @@ fn losses(losses: &Losses) -> String {
         (losses.flows_full, "flows not tracked"),
         (losses.ledger_full, "flows without room in a ledger"),
         (losses.orphan_close, "closes of flows that were not tracked"),
+        (losses.orphan_flow, "flows whose end was seen late"),
         (losses.reports_dropped, "reports dropped by agents"),
         (losses.entries_dropped, "ledger entries not kept"),
         (

@@ -78,6 +78,7 @@ pub fn report(report: v1::Report) -> Result<NodeReport, String> {
             flows_full: losses.flows_full,
             ledger_full: losses.ledger_full,
             orphan_close: losses.orphan_close,
+            orphan_flow: losses.orphan_flow,
             reports_dropped: losses.reports_dropped,
         },
     })

@@ -36,6 +36,7 @@ fn agents(registry: &mut Registry, snapshot: &Snapshot) {
             ("flows_full", node.losses.flows_full),
             ("ledger_full", node.losses.ledger_full),
             ("orphan_close", node.losses.orphan_close),
+            ("orphan_flow", node.losses.orphan_flow),
             ("reports_dropped", node.losses.reports_dropped),
             ("entries_dropped", node.entries_dropped),
         ] {

@@ -75,6 +75,8 @@ pub struct AgentLossesState {
     pub ledger_full: u64,
     /// Closes of flows that were not tracked.
     pub orphan_close: u64,
+    /// Flows whose end was not seen when it happened.
+    pub orphan_flow: u64,
     /// Reports dropped by the agent.
     pub reports_dropped: u64,
     /// Ledger entries of one report that the aggregator did not keep.
@@ -136,6 +138,7 @@ pub fn agents(nodes: Vec<NodeSnapshot>) -> Vec<AgentState> {
                 flows_full: node.losses.flows_full,
                 ledger_full: node.losses.ledger_full,
                 orphan_close: node.losses.orphan_close,
+                orphan_flow: node.losses.orphan_flow,
                 reports_dropped: node.losses.reports_dropped,
                 entries_dropped: node.entries_dropped,
             },

@@ -115,7 +115,10 @@ fn losses(port: &PortFigures, window: usize) -> Losses {
         unclassified: port
             .endpoints
             .iter()
-            .map(|e| e.opened[window][SourceClass::Unclassified.index()])
+            .map(|e| {
+                let open = e.counts[SourceClass::Unclassified.index()].established;
+                e.opened[window][SourceClass::Unclassified.index()].max(open)
+            })
             .sum(),
         ..Losses::default()
     };
@@ -124,6 +127,7 @@ fn losses(port: &PortFigures, window: usize) -> Losses {
         losses.flows_full += node.losses.flows_full;
         losses.ledger_full += node.losses.ledger_full;
         losses.orphan_close += node.losses.orphan_close;
+        losses.orphan_flow += node.losses.orphan_flow;
         losses.reports_dropped += node.losses.reports_dropped;
         losses.entries_dropped += node.entries_dropped;
     }

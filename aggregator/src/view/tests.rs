@@ -78,6 +78,7 @@ fn losses_are_summed_over_the_nodes() {
         flows_full: 2,
         ledger_full: 3,
         orphan_close: 4,
+        orphan_flow: 5,
         reports_dropped: 5,
     };
     port.nodes[1].losses = port.nodes[0].losses;
@@ -91,6 +92,7 @@ fn losses_are_summed_over_the_nodes() {
             flows_full: 4,
             ledger_full: 6,
             orphan_close: 8,
+            orphan_flow: 10,
             reports_dropped: 10,
             entries_dropped: 6,
             silent_nodes: vec!["b".to_owned()],

@@ -1,7 +1,7 @@
 //! Clients of the Service: in, requests to open and close flows; out, exact counts of what happened to each of them.
 //!
 //! Processes in the clients' namespace hold the flows: one, or a few where a process may not open enough files. The lab
-//! talks to them in lines of JSON ([`protocol`]) through [`Clients`]. A flow counts as opened when the pod's name has
+//! talks to them in lines of JSON (`protocol.rs`) through [`Clients`]. A flow counts as opened when the pod's name has
 //! arrived, and belongs to that pod.
 
 mod flow;

@@ -15,8 +15,8 @@ use flowskew_lab::net::{self, ProxyMode};
 use flowskew_lab::run::console::Console;
 use flowskew_lab::run::interrupt::{self, Interrupt, Interrupted};
 use flowskew_lab::run::{self, Options, Outcome, Programs};
-use flowskew_lab::scenario::Scenario;
 use flowskew_lab::scenario::spec::AddressFamily;
+use flowskew_lab::scenario::{Scenario, ScenarioError};
 use flowskew_lab::{clients, pod, suite};
 
 /// Builds a Kubernetes-shaped network in namespaces of this machine, opens real connections through it, and compares what
@@ -83,6 +83,9 @@ struct SuiteArgs {
     only: String,
 }
 
+/// Exit code of a file or a command line that makes no sense, as clap has it.
+const WRONG_USAGE: u8 = 2;
+
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         // These two enter a network namespace, which must happen before the process has threads.
@@ -99,8 +102,13 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is::<Interrupted>() => ExitCode::from(interrupt::EXIT_CODE),
         Err(error) => {
-            eprintln!("flowskew-lab: {error:#}");
-            ExitCode::FAILURE
+            // Whoever has closed the pipe still gets the exit code.
+            let _gone = writeln!(std::io::stderr(), "flowskew-lab: {error:#}");
+            if error.is::<ScenarioError>() {
+                ExitCode::from(WRONG_USAGE)
+            } else {
+                ExitCode::FAILURE
+            }
         }
     }
 }

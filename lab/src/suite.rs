@@ -1,12 +1,13 @@
 //! All bundled scenarios, in both modes of kube-proxy and once over IPv6. Prints one line a run and a last line with the
 //! sum; what failed, with the rows that do not hold.
 
+use std::io::Write;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
 
 use crate::bundled::SUITE;
-use crate::net::{Family, ProxyMode};
+use crate::net::{Family, Network, ProxyMode};
 use crate::run::console::Console;
 use crate::run::interrupt::{Interrupt, Interrupted};
 use crate::run::{self, Options, Outcome, Programs, mode_name};
@@ -22,6 +23,10 @@ const VARIANTS: [(Family, ProxyMode); 3] = [
 /// # Errors
 /// One did not pass, none has such a name, or the suite was interrupted.
 pub async fn run_all(programs: &Programs, only: &str, interrupt: &Interrupt) -> Result<()> {
+    // Once, rather than a failure of each run.
+    for (family, mode) in VARIANTS {
+        Network::preflight(mode, family)?;
+    }
     let started = Instant::now();
     let (mut passed, mut failed) = (0, 0);
     for bundled in SUITE.iter().filter(|bundled| bundled.file.contains(only)) {
@@ -37,7 +42,7 @@ pub async fn run_all(programs: &Programs, only: &str, interrupt: &Interrupt) -> 
             if interrupt.is_stopped() {
                 return Err(Interrupted.into());
             }
-            println!("{}", line(&outcome));
+            say(&line(&outcome));
             if outcome.pass {
                 passed += 1;
             } else {
@@ -45,10 +50,10 @@ pub async fn run_all(programs: &Programs, only: &str, interrupt: &Interrupt) -> 
             }
         }
     }
-    println!(
+    say(&format!(
         "{passed} passed, {failed} failed, in {:.0} s",
         started.elapsed().as_secs_f64()
-    );
+    ));
     if failed > 0 {
         bail!("{failed} of {} runs did not pass", passed + failed);
     }
@@ -57,6 +62,11 @@ pub async fn run_all(programs: &Programs, only: &str, interrupt: &Interrupt) -> 
         bail!("no scenario has '{only}' in its name; there are {}", names.join(", "));
     }
     Ok(())
+}
+
+/// Whoever has closed the pipe still gets the exit code.
+fn say(line: &str) {
+    let _gone = writeln!(std::io::stdout(), "{line}");
 }
 
 fn line(outcome: &Outcome) -> String {

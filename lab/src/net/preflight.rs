@@ -33,6 +33,8 @@ pub fn preflight(mode: ProxyMode, family: Family) -> Result<Tools> {
         geteuid().is_root(),
         "the lab makes network namespaces and needs root: run it with sudo"
     );
+    run("unshare", &["--version"], "")?;
+    run("setpriv", &["--version"], "")?;
     run("unshare", &["--net", "true"], "").context(
         "cannot make a network namespace: the kernel needs CONFIG_NET_NS, and a container the capability SYS_ADMIN",
     )?;

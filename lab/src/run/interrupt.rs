@@ -1,5 +1,7 @@
 //! Ctrl-C and SIGTERM. Signals enter; the first lets the run clean up, the second ends the process at once.
 
+use std::io::Write;
+
 use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -15,6 +17,11 @@ pub struct Interrupt(watch::Receiver<bool>);
 #[derive(Debug, thiserror::Error)]
 #[error("interrupted")]
 pub struct Interrupted;
+
+/// The terminal may be gone, which is what a hangup means: then nobody is told, and the run ends all the same.
+fn say(sentence: &str) {
+    let _gone = writeln!(std::io::stderr(), "\n{sentence}");
+}
 
 impl Interrupt {
     /// Begins to listen.
@@ -32,12 +39,11 @@ impl Interrupt {
             loop {
                 let next = signals.iter_mut().map(|signal| Box::pin(signal.recv()));
                 futures::future::select_all(next).await;
-                if *stop.borrow() {
-                    eprintln!("\nInterrupted again: not cleaning up. Run `flowskew-lab clean` later.");
+                if stop.send_replace(true) {
+                    say("Interrupted again: not cleaning up. Run `flowskew-lab clean` later.");
                     std::process::exit(EXIT_CODE.into());
                 }
-                eprintln!("\nInterrupted: cleaning up. Press Ctrl-C again to leave at once.");
-                stop.send_replace(true);
+                say("Interrupted: cleaning up. Press Ctrl-C again to leave at once.");
             }
         });
         Ok(Self(stopped))

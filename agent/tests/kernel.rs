@@ -1,6 +1,8 @@
 //! The kernel programs on this machine's kernel, with real sockets on loopback. Needs root and the built-in object; each test
 //! says so and passes when it cannot run.
 
+mod common;
+
 use std::{
     collections::{HashMap, HashSet},
     io::{Read, Write},
@@ -8,10 +10,11 @@ use std::{
     time::Duration,
 };
 
+use common::can_load_programs;
 use flowskew_agent::{
     config::MapSizes,
     events::{self, EventMetrics},
-    kernel::{Kernel, object, requirements},
+    kernel::{Kernel, requirements},
 };
 use flowskew_agent_ebpf::{ClassCounts, PROTOCOL_TCP, WatchedKey, close_cause, source_class};
 use rustix::process::geteuid;
@@ -25,12 +28,7 @@ const SIZES: MapSizes = MapSizes {
 
 /// Loaded and attached programs, or `None` with the reason printed.
 fn counting(sizes: &MapSizes) -> Option<Kernel> {
-    if !geteuid().is_root() {
-        eprintln!("skipped: not root");
-        return None;
-    }
-    if let Err(error) = object::embedded() {
-        eprintln!("skipped: {error}");
+    if !can_load_programs() {
         return None;
     }
     Some(Kernel::start(sizes, None).expect("starts"))

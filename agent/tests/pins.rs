@@ -1,6 +1,8 @@
 //! What outlives an agent: pinned maps and links, on this machine's kernel, with real sockets on loopback. Needs root and the
 //! built-in object; each test says so and passes when it cannot run.
 
+mod common;
+
 use std::{
     fs,
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
@@ -8,15 +10,15 @@ use std::{
     process::Command,
 };
 
+use common::can_load_programs;
 use flowskew_agent::{
     config::MapSizes,
     kernel::{
-        Kernel, Origin, object,
+        Kernel, Origin,
         pins::{self, PinError, Pins},
     },
 };
 use flowskew_agent_ebpf::{ABI_VERSION, ClassCounts};
-use rustix::process::geteuid;
 
 const SIZES: MapSizes = MapSizes {
     max_flows: 4_096,
@@ -31,12 +33,7 @@ struct BpfFs(tempfile::TempDir);
 impl BpfFs {
     /// `None`, with the reason printed, when this machine does not allow it.
     fn mount() -> Option<Self> {
-        if !geteuid().is_root() {
-            eprintln!("skipped: not root");
-            return None;
-        }
-        if let Err(error) = object::embedded() {
-            eprintln!("skipped: {error}");
+        if !can_load_programs() {
             return None;
         }
         let folder = tempfile::tempdir().expect("a folder");

@@ -1,6 +1,8 @@
 //! `flowskew-agent run` as a process, against a small aggregator on loopback that the test can stop and start. Needs root and
 //! the built-in object; each test says so and passes when it cannot run.
 
+mod common;
+
 use std::{
     net::SocketAddr,
     pin::Pin,
@@ -8,14 +10,14 @@ use std::{
     time::Duration,
 };
 
-use flowskew_agent::kernel::object;
+use common::can_load_programs;
 use flowskew_proto::v1::{
     Ack, AgentMessage, AggregatorMessage, Assignment, Report,
     agent_message::Message,
     aggregator_message,
     collector_server::{Collector, CollectorServer},
 };
-use rustix::process::{Pid, Signal, geteuid, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::{
     net::{TcpListener, TcpStream},
     process::{Child, Command},
@@ -137,18 +139,6 @@ fn agent(arguments: &[&str]) -> Command {
     command
 }
 
-fn can_run() -> bool {
-    if !geteuid().is_root() {
-        eprintln!("skipped: not root");
-        return false;
-    }
-    if let Err(error) = object::embedded() {
-        eprintln!("skipped: {error}");
-        return false;
-    }
-    true
-}
-
 async fn terminate(child: &mut Child) -> ExitStatus {
     let id = i32::try_from(child.id().expect("it runs")).expect("an id");
     kill_process(Pid::from_raw(id).expect("an id"), Signal::TERM).expect("signalled");
@@ -174,7 +164,7 @@ async fn get(address: SocketAddr, path: &str) -> Option<(u16, String)> {
 
 #[tokio::test]
 async fn reports_survive_an_aggregator_that_comes_and_goes() {
-    if !can_run() {
+    if !can_load_programs() {
         return;
     }
     let (grpc, http) = (free_address().await, free_address().await);
@@ -249,7 +239,7 @@ async fn reports_survive_an_aggregator_that_comes_and_goes() {
 
 #[tokio::test]
 async fn sigterm_brings_the_last_counts() {
-    if !can_run() {
+    if !can_load_programs() {
         return;
     }
     let (grpc, http) = (free_address().await, free_address().await);
@@ -288,7 +278,7 @@ async fn sigterm_brings_the_last_counts() {
 
 #[tokio::test]
 async fn what_is_wrong_is_said_plainly() {
-    if !can_run() {
+    if !can_load_programs() {
         return;
     }
     let taken = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -312,7 +302,7 @@ async fn what_is_wrong_is_said_plainly() {
 
 #[tokio::test]
 async fn without_privileges_it_names_what_is_missing() {
-    if !can_run() {
+    if !can_load_programs() {
         return;
     }
     let output = Command::new("setpriv")

@@ -80,7 +80,7 @@ pub(super) fn verdict(split: &Split, silent: &[&str]) -> BalancerVerdict {
         let off = percent(distance);
         let reason = format!(
             "{got}; the nearest model, {}, is off by {off} of the flows",
-            name(best.model)
+            best.model.code()
         );
         return say(BalancerModel::NoneFits, None, reason);
     }
@@ -96,11 +96,11 @@ pub(super) fn verdict(split: &Split, silent: &[&str]) -> BalancerVerdict {
         1.0
     };
     let log_bayes_factor = (best.score - second.score) / inflation;
-    let than = format!("{} likelier than {}", odds(log_bayes_factor), name(second.model));
+    let than = format!("{} likelier than {}", odds(log_bayes_factor), second.model.code());
     if log_bayes_factor < BAYES_FACTOR.ln() {
         let reason = format!(
             "{got}; {} is only {than}, {BAYES_FACTOR} times are needed",
-            name(best.model)
+            best.model.code()
         );
         return say(BalancerModel::Undetermined, Some(log_bayes_factor), reason);
     }
@@ -113,7 +113,7 @@ pub(super) fn verdict(split: &Split, silent: &[&str]) -> BalancerVerdict {
                 count(split.flows)
             )
         }
-        model => format!("{got}; {} gives {}", name(model), range(&best.node_shares)),
+        model => format!("{got}; {} gives {}", model.code(), range(&best.node_shares)),
     };
     say(best.model, Some(log_bayes_factor), format!("{reason}, and is {than}"))
 }
@@ -186,14 +186,4 @@ fn leader_shares(split: &Split, leader: usize, leak: f64) -> Vec<f64> {
 /// Part of the flows that would have to move to turn one split into the other: half the sum of absolute differences.
 fn total_variation(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).sum::<f64>() / 2.0
-}
-
-fn name(model: BalancerModel) -> &'static str {
-    match model {
-        BalancerModel::EqualPerNode => "equal-per-node",
-        BalancerModel::Weighted => "weighted",
-        BalancerModel::SingleLeader => "single-leader",
-        BalancerModel::NoneFits => "none-fits",
-        BalancerModel::Undetermined => "undetermined",
-    }
 }

@@ -39,6 +39,7 @@ pub fn ledger_entry(key: &LedgerKey, value: &LedgerValue) -> v1::LedgerEntry {
         protocol: protocol_to_proto(key.protocol).into(),
         cgroup_id: key.cgroup_id,
         classes,
+        ..Default::default()
     }
 }
 
@@ -51,6 +52,7 @@ pub fn losses(kernel: KernelLosses, reports_dropped: u64) -> v1::Losses {
         orphan_close: kernel.orphan_close,
         orphan_flow: kernel.orphan_flow,
         reports_dropped,
+        ..Default::default()
     }
 }
 
@@ -225,6 +227,7 @@ mod tests {
                 prefix(&[], 96, v1::SourceClass::Node),
             ],
             report_interval_ms: 0,
+            ..Default::default()
         });
         assert_eq!(taken.endpoints.len(), 1);
         assert_eq!(taken.prefixes, HashMap::from([((ADDRESS, 128), source_class::POD)]));

@@ -102,6 +102,7 @@ impl ReportQueue {
                 .map(|(key, value)| convert::ledger_entry(key, value))
                 .collect(),
             losses: Some(convert::losses(snapshot.losses, self.dropped)),
+            ..Default::default()
         });
     }
 

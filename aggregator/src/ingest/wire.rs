@@ -166,6 +166,7 @@ pub fn assignment(assignment: &Assignment) -> v1::AggregatorMessage {
         endpoints: endpoints.collect(),
         prefixes: prefixes.collect(),
         report_interval_ms: assignment.report_interval_ms,
+        ..Default::default()
     }))
 }
 

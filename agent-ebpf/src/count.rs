@@ -1,19 +1,18 @@
-//! Counts a flow: in, an open, a close or a find at start; out, LEDGER, FLOWS, EVENTS and LOSSES changed.
+//! Counts a TCP flow: in, an open, a close, a find at start or a look at what is left; out, LEDGER, FLOWS, EVENTS and LOSSES
+//! changed.
 //!
 //! A flow lives in FLOWS from its open to the moment it leaves ESTABLISHED; whoever takes it out of FLOWS counts its close,
 //! so it is counted once even when two CPUs race.
 
-use aya_ebpf::{
-    bindings::{BPF_ANY, BPF_NOEXIST, BPF_RB_NO_WAKEUP},
-    helpers::generated::bpf_ktime_get_boot_ns,
-    maps::lpm_trie,
-};
-use flowskew_agent_ebpf::{Address, Flow, FlowEvent, WatchedKey, close_cause, event_kind, loss, source_class};
+use aya_ebpf::bindings::{BPF_ANY, BPF_NOEXIST};
+use flowskew_agent_ebpf::{Flow, close_cause, event_kind, loss};
 
 use crate::{
+    class::class_of,
+    event::{boot_ns, tell},
     ledger::Counters,
-    maps::{CLASSES, EVENTS, FLOWS, WATCHED, count_loss, flows_have_overflowed, note_flows_overflow},
-    sock::{Sock, TCP_ESTABLISHED},
+    maps::{FLOWS, count_loss, flows_have_overflowed, note_flows_overflow},
+    sock::{AnySock, Sock, Suspect, TCP_ESTABLISHED, TCP_SYN_RECV},
 };
 
 /// errno of an insert that found the key.
@@ -57,12 +56,7 @@ fn replaces_leftover(id: u64, flow: &Flow) -> bool {
         if same_client && leftover.key == flow.key {
             return false;
         }
-        if FLOWS.remove(id).is_ok() {
-            count_loss(loss::ORPHAN_FLOW);
-            if let Some(counters) = Counters::find(&leftover.key, leftover.source_class) {
-                counters.closed(close_cause::OTHER);
-            }
-        }
+        end_unseen(id, &leftover, loss::ORPHAN_FLOW);
     }
     let _ = FLOWS.insert(id, flow, BPF_ANY.into());
     true
@@ -85,6 +79,43 @@ pub fn closed(sk: Sock, cause: u8) {
     tell(&flow, boot_ns(), event_kind::CLOSED, cause);
 }
 
+/// The kernel frees a socket. If FLOWS still holds its flow, the end of that was not seen.
+#[inline(always)]
+pub fn destroyed(sk: Sock) {
+    // SAFETY: the value is copied at once, and entries that are not preallocated are not reused under a reader.
+    if let Some(flow) = (unsafe { FLOWS.get(sk.id()) }).copied() {
+        end_unseen(sk.id(), &flow, loss::ORPHAN_FLOW);
+    }
+}
+
+/// Looks whether the socket of a flow in FLOWS is still open, and the same; if not, its end was not seen.
+#[inline(always)]
+pub fn reconcile(id: u64, flow: &Flow) {
+    let sk = Suspect::of_id(id);
+    let state = sk.state();
+    // A flow is in FLOWS a moment before its socket's state is ESTABLISHED.
+    if sk.is_tcp() && (state == TCP_ESTABLISHED || state == TCP_SYN_RECV) {
+        let ends = sk.endpoints();
+        if ends.client == flow.client && ends.client_port == flow.client_port && ends.key == flow.key {
+            return;
+        }
+    }
+    end_unseen(id, flow, loss::CORRECTED);
+}
+
+/// Takes a flow out of FLOWS and of the gauge whose end was not seen when it happened.
+#[inline(always)]
+fn end_unseen(id: u64, flow: &Flow, loss: u32) {
+    if FLOWS.remove(id).is_err() {
+        return;
+    }
+    count_loss(loss);
+    if let Some(counters) = Counters::find(&flow.key, flow.source_class) {
+        counters.closed(close_cause::OTHER);
+    }
+    tell(flow, boot_ns(), event_kind::CLOSED, close_cause::OTHER);
+}
+
 /// The close of a socket that FLOWS does not hold: an active socket, mostly, which is none of ours. Only when FLOWS has
 /// overflowed can it be a flow that was counted as opened; then its local address and port are in LEDGER.
 #[inline(always)]
@@ -101,7 +132,7 @@ fn closed_untracked(sk: Sock, cause: u8) {
 
 /// A passive socket was found open when counting began: established, not opened.
 #[inline(always)]
-pub fn seeded(sk: Sock) {
+pub fn seeded(sk: Suspect) {
     let flow = flow_of(sk, 0);
     let Some(counters) = Counters::find_or_insert(&flow.key, flow.source_class) else {
         count_loss(loss::LEDGER_FULL);
@@ -126,7 +157,7 @@ pub fn seeded(sk: Sock) {
 }
 
 #[inline(always)]
-fn flow_of(sk: Sock, opened_at_ns: u64) -> Flow {
+fn flow_of<const CHECKED: bool>(sk: AnySock<CHECKED>, opened_at_ns: u64) -> Flow {
     let ends = sk.endpoints();
     Flow {
         key: ends.key,
@@ -136,46 +167,4 @@ fn flow_of(sk: Sock, opened_at_ns: u64) -> Flow {
         source_class: class_of(ends.client),
         padding: [0; 5],
     }
-}
-
-#[inline(always)]
-fn class_of(client: Address) -> u8 {
-    match CLASSES.get(lpm_trie::Key::new(128, client)) {
-        Some(class) => *class,
-        None => source_class::UNCLASSIFIED,
-    }
-}
-
-/// Tells the agent, when the endpoint is watched.
-#[inline(always)]
-fn tell(flow: &Flow, at_ns: u64, kind: u8, cause: u8) {
-    let key = WatchedKey {
-        address: flow.key.address,
-        port: flow.key.port,
-        protocol: flow.key.protocol,
-        padding: 0,
-    };
-    // SAFETY: only its presence matters.
-    if unsafe { WATCHED.get(key) }.is_none() {
-        return;
-    }
-    let Some(mut record) = EVENTS.reserve::<FlowEvent>(0) else {
-        count_loss(loss::RING_FULL);
-        return;
-    };
-    record.write(FlowEvent {
-        flow: *flow,
-        at_ns,
-        kind,
-        cause,
-        padding: [0; 6],
-    });
-    // The agent looks at the ring by itself; waking it for each flow would cost the flow.
-    record.submit(BPF_RB_NO_WAKEUP.into());
-}
-
-#[inline(always)]
-fn boot_ns() -> u64 {
-    // SAFETY: takes nothing, returns a number.
-    unsafe { bpf_ktime_get_boot_ns() }
 }

@@ -94,9 +94,9 @@ const MINUS_ONE: u64 = u64::MAX;
 /// offers no atomic arithmetic on this target.
 ///
 /// # Safety
-/// The pointer is into a value of LEDGER, aligned to 8 bytes.
+/// The pointer is into a value of a map, aligned to 8 bytes.
 #[inline(always)]
-unsafe fn add(counter: *mut u64, amount: u64) {
+pub unsafe fn add(counter: *mut u64, amount: u64) {
     // SAFETY: as the caller promises; counters are changed by this instruction only.
     unsafe {
         core::arch::asm!(

@@ -3,14 +3,20 @@
 #![no_std]
 #![cfg_attr(not(feature = "user"), forbid(unsafe_code))]
 
+mod records;
+
+pub use records::*;
+
 /// Version of the layout of every record below.
-pub const ABI_VERSION: u32 = 1;
+pub const ABI_VERSION: u32 = 2;
 
 /// An address: 16 bytes, network order. IPv4 is IPv4-mapped IPv6, so one peer has one form whatever its socket's family.
 pub type Address = [u8; 16];
 
 /// IP protocol number of TCP.
 pub const PROTOCOL_TCP: u8 = 6;
+/// IP protocol number of UDP.
+pub const PROTOCOL_UDP: u8 = 17;
 
 /// Source classes, as indices of [`LedgerValue::classes`].
 pub mod source_class {
@@ -56,14 +62,20 @@ pub mod loss {
     pub const ORPHAN_CLOSE: u32 = 3;
     /// Flows whose end was not seen, found when their socket's address was used again; counted as closed then.
     pub const ORPHAN_FLOW: u32 = 4;
+    /// Flows that a walk over FLOWS found gone, with their end not seen; counted as closed then.
+    pub const CORRECTED: u32 = 5;
+    /// Attempts that reached no pod and found no room to be counted.
+    pub const UNSERVED_FULL: u32 = 6;
+    /// Datagrams of flows that found UDP_FLOWS full: those flows are not counted.
+    pub const UDP_FLOWS_FULL: u32 = 7;
     /// Number of losses.
-    pub const COUNT: u32 = 5;
+    pub const COUNT: u32 = 8;
 }
 
 /// Key of LEDGER: one local address and port, and the cgroup of the socket, so that a reused address or a shared node
 /// address is another key from the start.
 #[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct LedgerKey {
     /// Local address.
     pub address: Address,
@@ -75,6 +87,19 @@ pub struct LedgerKey {
     pub protocol: u8,
     /// Zero.
     pub padding: [u8; 5],
+}
+
+impl LedgerKey {
+    /// The endpoint that the key is of.
+    #[inline(always)]
+    pub fn endpoint(&self) -> WatchedKey {
+        WatchedKey {
+            address: self.address,
+            port: self.port,
+            protocol: self.protocol,
+            padding: 0,
+        }
+    }
 }
 
 /// Value of LEDGER: the counters of one key by source class. Each is changed by atomic addition only.
@@ -101,7 +126,7 @@ pub struct ClassCounts {
 
 /// Value of FLOWS, whose key is the address of the kernel's socket: one open flow.
 #[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Flow {
     /// Where it is counted.
     pub key: LedgerKey,
@@ -167,11 +192,15 @@ pub struct AgentMemory {
     pub sequence: u64,
     /// 1 once the flows that were open at the beginning have been taken up.
     pub seeded: u32,
-    /// Sizes that the maps were made with: entries of FLOWS and LEDGER, bytes of EVENTS.
-    pub sizes: [u32; 3],
+    /// Sizes that the maps were made with: entries of FLOWS and LEDGER, bytes of EVENTS, entries of UDP_FLOWS.
+    pub sizes: [u32; 4],
+    /// Zero.
+    pub padding: u32,
+    /// Runs that the kernel skipped of programs that have been replaced, in this epoch.
+    pub skipped_before: u64,
 }
 
-const _: () = assert!(size_of::<AgentMemory>() == 40);
+const _: () = assert!(size_of::<AgentMemory>() == 56);
 const _: () = assert!(size_of::<LedgerKey>() == 32);
 const _: () = assert!(size_of::<ClassCounts>() == 72);
 const _: () = assert!(size_of::<LedgerValue>() == 288);

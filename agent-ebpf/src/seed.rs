@@ -1,4 +1,4 @@
-//! Hooks: iterators over the open files of all tasks; since Linux 5.8, with sockets since 5.11. Run once each, in order.
+//! Hooks: iterators over the open files of all tasks; since Linux 5.8. Run once each, in order.
 //!
 //! A kernel socket does not say whether it was opened from outside. So [`seed_listeners`] notes the listening ports of each
 //! network namespace, and [`seed_flows`] takes each established socket on such a port: the kernel gives a listener's port to
@@ -6,13 +6,13 @@
 
 use core::ffi::{c_int, c_void};
 
-use aya_ebpf::{bindings::BPF_ANY, helpers::generated::bpf_sock_from_file};
+use aya_ebpf::bindings::BPF_ANY;
 use flowskew_agent_ebpf::loss;
 
 use crate::{
     count,
     maps::{LISTENERS, Listener, count_loss},
-    sock::{Sock, TCP_ESTABLISHED, TCP_LISTEN},
+    sock::{Suspect, TCP_ESTABLISHED, TCP_LISTEN},
 };
 
 /// Context of an `iter/task_file` program.
@@ -50,7 +50,7 @@ pub extern "C" fn seed_flows(ctx: *const TaskFile) -> c_int {
 }
 
 #[inline(always)]
-fn listener(sk: Sock) -> Listener {
+fn listener(sk: Suspect) -> Listener {
     Listener {
         net: sk.net(),
         port: u64::from(sk.local_port()),
@@ -59,18 +59,13 @@ fn listener(sk: Sock) -> Listener {
 
 /// The file's socket, if it is one of TCP in this state.
 #[inline(always)]
-fn tcp_socket(ctx: *const TaskFile, state: i32) -> Option<Sock> {
+fn tcp_socket(ctx: *const TaskFile, state: i32) -> Option<Suspect> {
     // SAFETY: the kernel passes a context of this shape; it ends the walk with a null file.
     let file = unsafe { (*ctx).file };
     if file.is_null() {
         return None;
     }
     // SAFETY: a file of the walk, not null.
-    let socket = unsafe { bpf_sock_from_file(file.cast_mut().cast()) };
-    if socket.is_null() {
-        return None;
-    }
-    // SAFETY: the helper returned a socket, not null.
-    let sk = unsafe { Sock::of_socket(socket.cast()) }?;
+    let sk = unsafe { Suspect::of_file(file) }?;
     (sk.is_tcp() && sk.state() == state).then_some(sk)
 }

@@ -1,9 +1,12 @@
 //! Reads the fields of the kernel's sockets. Offsets differ between kernels: the agent takes them from the running kernel's
 //! BTF and sets them before it loads the programs, so the verifier knows them as constants and checks each access.
+//!
+//! A pointer that the kernel passed as a `struct sock *` is read in place ([`Sock`]). Of one that is only a number, every read
+//! is checked when it happens ([`Suspect`]).
 
 use core::{ffi::c_void, ptr};
 
-use aya_ebpf::Global;
+use aya_ebpf::{Global, helpers::bpf_probe_read_kernel};
 use flowskew_agent_ebpf::{Address, LedgerKey, PROTOCOL_TCP};
 
 /// Declares one offset a line: the name that the agent sets, and the field.
@@ -38,12 +41,22 @@ offsets! {
     SK_ERR,
     /// `sock.sk_cgrp_data.cgroup`, or 0 on kernels that have no such field
     SK_CGROUP,
+    /// `sock.sk_cgrp_data.val`, which held the cgroup with flags in its lowest bits before 5.14, or 0
+    SK_CGROUP_VALUE,
     /// `cgroup.kn`
     CGROUP_KN,
     /// `kernfs_node.id`
     KN_ID,
     /// `socket.sk`
     SOCKET_SK,
+    /// `file.f_inode`
+    FILE_INODE,
+    /// `file.private_data`
+    FILE_PRIVATE_DATA,
+    /// `inode.i_sb`
+    INODE_SB,
+    /// `super_block.s_magic`
+    SB_MAGIC,
 }
 
 const AF_INET: u16 = 2;
@@ -57,9 +70,18 @@ pub const TCP_CLOSE: i32 = 7;
 pub const TCP_CLOSE_WAIT: i32 = 8;
 pub const TCP_LISTEN: i32 = 10;
 
-/// A `struct sock` of the kernel, by a pointer that the verifier knows as such.
+/// `SOCKFS_MAGIC` of `linux/magic.h`.
+const SOCKFS_MAGIC: u64 = 0x534f_434b;
+
+/// A `struct sock` of the kernel. `CHECKED`: whether each read is checked when it happens.
 #[derive(Clone, Copy)]
-pub struct Sock(*const c_void);
+pub struct AnySock<const CHECKED: bool>(*const c_void);
+
+/// A socket by a pointer that the verifier knows as such.
+pub type Sock = AnySock<false>;
+
+/// What may be a socket, or may have been one. A read that fails gives zeros.
+pub type Suspect = AnySock<true>;
 
 /// Who talks to whom.
 pub struct Endpoints {
@@ -78,18 +100,37 @@ impl Sock {
     pub unsafe fn new(pointer: *const c_void) -> Self {
         Self(pointer)
     }
+}
 
-    /// The socket of a `struct socket`.
-    ///
-    /// # Safety
-    /// The pointer is a `struct socket *` that the kernel passed to the program, not null.
+impl Suspect {
+    /// The socket whose key in FLOWS was this.
     #[inline(always)]
-    pub unsafe fn of_socket(socket: *const c_void) -> Option<Self> {
-        // SAFETY: as the caller promises; the offset is the kernel's own.
-        let sk: *const c_void = unsafe { field(socket, SOCKET_SK.load()) };
-        (!sk.is_null()).then_some(Self(sk))
+    pub fn of_id(id: u64) -> Self {
+        Self(id as *const c_void)
     }
 
+    /// The socket of an open file, if it is one of the network.
+    ///
+    /// # Safety
+    /// The pointer is a `struct file *` that the kernel passed to the program, not null.
+    #[inline(always)]
+    pub unsafe fn of_file(file: *const c_void) -> Option<Self> {
+        // SAFETY: as the caller promises: the verifier knows the types of this chain, and makes a read of a stale pointer 0.
+        let socket = unsafe {
+            let inode: *const c_void = field(file, FILE_INODE.load());
+            let super_block: *const c_void = field(inode, INODE_SB.load());
+            let magic: u64 = field(super_block, SB_MAGIC.load());
+            if magic != SOCKFS_MAGIC {
+                return None;
+            }
+            field(file, FILE_PRIVATE_DATA.load())
+        };
+        let sk: u64 = probe(socket, SOCKET_SK.load());
+        (sk != 0).then(|| Self::of_id(sk))
+    }
+}
+
+impl<const CHECKED: bool> AnySock<CHECKED> {
     /// The key of this socket in FLOWS.
     #[inline(always)]
     pub fn id(self) -> u64 {
@@ -158,18 +199,32 @@ impl Sock {
     /// cgroup v2 id of the socket: a passive socket has its listener's, and so its pod's.
     #[inline(always)]
     fn cgroup_id(self) -> u64 {
-        let offset = SK_CGROUP.load();
-        if offset == 0 {
+        if SK_CGROUP.load() != 0 {
+            let cgroup: *const c_void = self.read(SK_CGROUP.load());
+            return Self::id_of_cgroup(cgroup);
+        }
+        if SK_CGROUP_VALUE.load() == 0 {
             return 0;
         }
-        let cgroup: *const c_void = self.read(offset);
+        // The verifier of such a kernel does not know this word as a pointer.
+        let value: u64 = probe(self.0, SK_CGROUP_VALUE.load());
+        // Lowest bit: the word holds other data; the next one: how the reference was taken.
+        if value & 1 != 0 {
+            return 0;
+        }
+        Suspect::id_of_cgroup((value & !3) as *const c_void)
+    }
+
+    #[inline(always)]
+    fn id_of_cgroup(cgroup: *const c_void) -> u64 {
         if cgroup.is_null() {
             return 0;
         }
-        // SAFETY: the verifier knows the pointers' types and makes a read of a stale one give 0.
-        unsafe {
-            let node: *const c_void = field(cgroup, CGROUP_KN.load());
-            if node.is_null() { 0 } else { field(node, KN_ID.load()) }
+        let node: *const c_void = Self::follow(cgroup, CGROUP_KN.load());
+        if node.is_null() {
+            0
+        } else {
+            Self::follow(node, KN_ID.load())
         }
     }
 
@@ -188,21 +243,44 @@ impl Sock {
 
     #[inline(always)]
     fn read<T: Copy>(self, offset: u32) -> T {
-        // SAFETY: the pointer is a `struct sock *` by construction, and the verifier checks the offset.
-        unsafe { field(self.0, offset) }
+        Self::follow(self.0, offset)
+    }
+
+    /// A field of the structure at `base`, which is this socket or was read from it.
+    #[inline(always)]
+    fn follow<T: Copy>(base: *const c_void, offset: u32) -> T {
+        if CHECKED {
+            probe(base, offset)
+        } else {
+            // SAFETY: the pointer comes from a `struct sock *` by typed fields, and the verifier checks each access.
+            unsafe { field(base, offset) }
+        }
+    }
+}
+
+/// Reads from an address that may be anything. Zeros, where there is nothing to read.
+#[inline(always)]
+fn probe<T: Copy>(base: *const c_void, offset: u32) -> T {
+    // SAFETY: the kernel checks the address. All types read here are integers and pointers, which may be zero.
+    unsafe {
+        bpf_probe_read_kernel(base.cast::<u8>().wrapping_add(offset as usize).cast::<T>())
+            .unwrap_or(core::mem::zeroed())
     }
 }
 
 /// Reads a field of a kernel structure. The verifier proves the access or rejects the program.
+///
+/// # Safety
+/// `base` is a pointer that the verifier knows by type, and the offset is a field's of that type.
 #[inline(always)]
-unsafe fn field<T: Copy>(base: *const c_void, offset: u32) -> T {
+pub unsafe fn field<T: Copy>(base: *const c_void, offset: u32) -> T {
     // SAFETY: as the caller promises. Volatile: the kernel changes sockets under our eyes.
     unsafe { ptr::read_volatile(base.cast::<u8>().add(offset as usize).cast::<T>()) }
 }
 
 /// The IPv4-mapped form of an IPv4 address in network order.
 #[inline(always)]
-fn mapped(ipv4: u32) -> Address {
+pub fn mapped(ipv4: u32) -> Address {
     let words: [u32; 4] = [0, 0, u32::from_ne_bytes([0, 0, 0xff, 0xff]), ipv4];
     // SAFETY: 16 bytes of plain integers either way.
     unsafe { core::mem::transmute(words) }

@@ -57,6 +57,7 @@ fn try_kernel() -> Result<Result<(), KernelError>, KernelError> {
         max_flows: 65_536,
         max_ledger: 4_096,
         ring_bytes: 4_096,
+        max_udp_flows: 1_024,
         kernel_log: false,
     };
     Ok(Kernel::start(&sizes, None)?.seed())

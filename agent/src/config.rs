@@ -57,6 +57,9 @@ pub struct MapSizes {
     /// Bytes of the ring buffer for single flows; rounded up to a power of two of at least a page.
     #[arg(long, env = "FLOWSKEW_RING_BYTES", default_value_t = 1 << 20, value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
     pub ring_bytes: u32,
+    /// UDP flows that can be tracked at once, about 180 bytes each, taken as they appear.
+    #[arg(long, env = "FLOWSKEW_MAX_UDP_FLOWS", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_udp_flows: u32,
     /// Log each state change of each socket, for debugging the kernel programs. Costs much.
     #[arg(long, env = "FLOWSKEW_KERNEL_LOG")]
     pub kernel_log: bool,
@@ -86,6 +89,22 @@ pub struct RunConfig {
     /// How long to wait at SIGTERM until the aggregator has taken the last report.
     #[arg(long, env = "FLOWSKEW_DRAIN_TIMEOUT", default_value = "5s", value_parser = parse_duration)]
     pub drain_timeout: Duration,
+    /// How long a UDP flow must be silent to count as closed.
+    #[arg(long, env = "FLOWSKEW_UDP_IDLE", default_value = "120s", value_parser = parse_interval)]
+    pub udp_idle: Duration,
+    /// The node's network namespace, where kube-proxy's rules are: its connection tracking tells which front door a flow
+    /// came by, and what its rules drop reached no pod.
+    #[arg(long, env = "FLOWSKEW_NODE_NETNS", default_value = "/proc/self/ns/net")]
+    pub node_netns: PathBuf,
+    /// Root of the cgroup v2 hierarchy, where the pods of sockets are looked up; found by itself when mounted.
+    #[arg(long, env = "FLOWSKEW_CGROUP_ROOT")]
+    pub cgroup_root: Option<PathBuf>,
+    /// Do not look up which front door flows came by.
+    #[arg(long, env = "FLOWSKEW_NO_FRONT_DOORS")]
+    pub no_front_doors: bool,
+    /// Most front doors to look up a second. When more flows open, a random part of them is looked up.
+    #[arg(long, env = "FLOWSKEW_DOOR_LOOKUPS", default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub door_lookups: u32,
     /// Where to serve /metrics, /healthz and /readyz.
     #[arg(long, env = "FLOWSKEW_HTTP_LISTEN", default_value = "[::]:9470")]
     pub http_listen: SocketAddr,

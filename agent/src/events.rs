@@ -1,6 +1,7 @@
-//! Single flows: in, records of the kernel's ring; out, how long flows lived, by cause of their end.
+//! Single flows: in, records of the kernel's ring; out, how long flows lived, by cause of their end, and the records
+//! themselves for whoever wants them.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use aya::maps::{MapData, RingBuf};
 use flowskew_agent_ebpf::{FlowEvent, close_cause, event_kind};
@@ -8,6 +9,7 @@ use prometheus_client::{
     encoding::{EncodeLabelSet, EncodeLabelValue},
     metrics::{counter::Counter, family::Family, histogram::Histogram},
 };
+use tokio::sync::mpsc;
 
 /// What the stream of single flows has told. Counts of flows come from the ledger, never from here.
 #[derive(Debug, Clone)]
@@ -69,22 +71,58 @@ fn durations() -> Histogram {
     Histogram::new((0..11).map(|step| 0.1 * 4_f64.powi(step)))
 }
 
-/// Time between two looks at the ring. The kernel wakes nobody: that would cost each connection more than the look does.
+/// Time between two looks at the ring. The kernel wakes nobody: that would cost each connection more than the look
+/// does.
 const POLL: Duration = Duration::from_millis(50);
 
+/// Is told each record, in the order of the ring. It must not wait: what it does not take in time, the ring loses.
+pub type Sink = Box<dyn FnMut(&FlowEvent) + Send>;
+
 /// Reads the ring until the agent ends.
-pub async fn drain(mut ring: RingBuf<MapData>, metrics: EventMetrics) {
+pub async fn drain(mut ring: RingBuf<MapData>, metrics: EventMetrics, mut sinks: Vec<Sink>) {
     loop {
         while let Some(record) = ring.next() {
-            match FlowEvent::from_bytes(&record) {
-                Some(event) => observe(&event, &metrics),
-                None => {
-                    metrics.malformed.inc();
-                }
-            }
+            take(&record, &metrics, &mut sinks);
         }
         tokio::time::sleep(POLL).await;
     }
+}
+
+fn take(record: &[u8], metrics: &EventMetrics, sinks: &mut [Sink]) {
+    let Some(event) = FlowEvent::from_bytes(record) else {
+        metrics.malformed.inc();
+        return;
+    };
+    observe(&event, metrics);
+    for sink in sinks {
+        sink(&event);
+    }
+}
+
+/// Cgroups that wait to be resolved.
+const WAITING_CGROUPS: usize = 256;
+/// Cgroups that are not told again.
+const KNOWN_CGROUPS: usize = 4_096;
+
+/// A sink that tells the cgroup of flows that open, each once: while its pod is there, its path says which pod it is.
+/// Now and then one is told again.
+pub fn cgroups() -> (Sink, mpsc::Receiver<u64>) {
+    let (sender, receiver) = mpsc::channel(WAITING_CGROUPS);
+    let mut told = HashSet::new();
+    let sink = move |event: &FlowEvent| {
+        let cgroup = event.flow.key.cgroup_id;
+        if event.kind != event_kind::OPENED || cgroup == 0 || told.contains(&cgroup) {
+            return;
+        }
+        if told.len() >= KNOWN_CGROUPS {
+            told.clear();
+        }
+        // With no room now, the cgroup's next flow tells it.
+        if sender.try_send(cgroup).is_ok() {
+            told.insert(cgroup);
+        }
+    };
+    (Box::new(sink), receiver)
 }
 
 fn observe(event: &FlowEvent, metrics: &EventMetrics) {
@@ -94,5 +132,75 @@ fn observe(event: &FlowEvent, metrics: &EventMetrics) {
             cause: Cause::from_index(event.cause),
         };
         metrics.duration.get_or_create(&label).observe(nanoseconds as f64 / 1e9);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use flowskew_agent_ebpf::{Flow, LedgerKey, PROTOCOL_TCP};
+
+    use super::*;
+
+    fn event(kind: u8, cgroup_id: u64) -> FlowEvent {
+        FlowEvent {
+            flow: Flow {
+                key: LedgerKey {
+                    address: [1; 16],
+                    cgroup_id,
+                    port: 80,
+                    protocol: PROTOCOL_TCP,
+                    padding: [0; 5],
+                },
+                client: [2; 16],
+                opened_at_ns: 3,
+                client_port: 4,
+                source_class: 1,
+                padding: [0; 5],
+            },
+            at_ns: 5,
+            kind,
+            cause: 0,
+            padding: [0; 6],
+        }
+    }
+
+    #[test]
+    fn a_record_of_another_size_is_malformed_and_told_to_nobody() {
+        let metrics = EventMetrics::default();
+        let told = Arc::new(Mutex::new(0));
+        let count = Arc::clone(&told);
+        let mut sinks: Vec<Sink> = vec![Box::new(move |_| *count.lock().expect("held by nobody") += 1)];
+        take(&[0; size_of::<FlowEvent>() - 1], &metrics, &mut sinks);
+        take(&[0; size_of::<FlowEvent>()], &metrics, &mut sinks);
+        assert_eq!((metrics.malformed.get(), *told.lock().expect("held by nobody")), (1, 1));
+    }
+
+    #[test]
+    fn each_cgroup_is_told_once() {
+        let (mut sink, mut receiver) = cgroups();
+        for cgroup in [7, 7, 0, 8, 7] {
+            sink(&event(event_kind::OPENED, cgroup));
+        }
+        sink(&event(event_kind::CLOSED, 9));
+        assert_eq!(receiver.try_recv(), Ok(7));
+        assert_eq!(receiver.try_recv(), Ok(8));
+        assert!(receiver.try_recv().is_err());
+    }
+
+    #[test]
+    fn a_cgroup_that_found_no_room_is_told_by_its_next_flow() {
+        let (mut sink, mut receiver) = cgroups();
+        let last = WAITING_CGROUPS as u64 + 1;
+        for cgroup in 1..=last {
+            sink(&event(event_kind::OPENED, cgroup));
+        }
+        for cgroup in 1..last {
+            assert_eq!(receiver.try_recv(), Ok(cgroup));
+        }
+        assert!(receiver.try_recv().is_err());
+        sink(&event(event_kind::OPENED, last));
+        assert_eq!(receiver.try_recv(), Ok(last));
     }
 }

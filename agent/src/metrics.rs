@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use flowskew_agent_ebpf::{ClassCounts, LedgerKey, PROTOCOL_TCP, WatchedKey, source_class};
+use flowskew_agent_ebpf::{ClassCounts, PROTOCOL_TCP, PROTOCOL_UDP, WatchedKey, source_class};
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
     metrics::{counter::Counter, family::Family, gauge::Gauge},
@@ -12,7 +12,8 @@ use prometheus_client::{
 
 use crate::{
     events::{Cause, EventMetrics},
-    kernel::{Origin, Snapshot},
+    kernel::Origin,
+    observer::Observation,
 };
 
 /// What the owner of the agent's state lets others see.
@@ -21,7 +22,7 @@ pub struct Published {
     /// True once programs are attached, the assignment has come or was waited for, and open flows were taken up.
     pub ready: bool,
     /// The latest counters.
-    pub snapshot: Snapshot,
+    pub observation: Observation,
     /// The endpoints to show; `None`: all local addresses and ports.
     pub endpoints: Option<HashSet<WatchedKey>>,
     /// Whether a stream to the aggregator is open.
@@ -63,6 +64,16 @@ struct LossLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LookUpLabels {
+    result: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DegradedLabels {
+    code: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OriginLabel {
     origin: &'static str,
 }
@@ -75,6 +86,7 @@ pub fn render(published: &Published, events: &EventMetrics) -> Result<String, st
     let mut registry = Registry::default();
     endpoints(&mut registry, published);
     losses(&mut registry, published);
+    beyond(&mut registry, published);
     reporting(&mut registry, published);
     registry.register(
         "flowskew_agent_flow_duration_seconds",
@@ -96,11 +108,11 @@ fn endpoints(registry: &mut Registry, published: &Published) {
     let seeded = Family::<EndpointLabels, Counter>::default();
     let established = Family::<EndpointLabels, Gauge>::default();
     let closed = Family::<ClosedLabels, Counter>::default();
-    for (key, value) in &published.snapshot.entries {
+    for (key, value) in &published.observation.kernel.entries {
         if published
             .endpoints
             .as_ref()
-            .is_some_and(|shown| !shown.contains(&watched(key)))
+            .is_some_and(|shown| !shown.contains(&key.endpoint()))
         {
             continue;
         }
@@ -161,13 +173,17 @@ fn endpoints(registry: &mut Registry, published: &Published) {
 
 fn losses(registry: &mut Registry, published: &Published) {
     let family = Family::<LossLabels, Counter>::default();
-    let kernel = &published.snapshot.losses;
+    let kernel = &published.observation.kernel.losses;
     for (kind, count) in [
         ("ring_full", kernel.ring_full),
         ("flows_full", kernel.flows_full),
         ("ledger_full", kernel.ledger_full),
         ("orphan_close", kernel.orphan_close),
         ("orphan_flow", kernel.orphan_flow),
+        ("corrected", kernel.corrected),
+        ("unserved_full", kernel.unserved_full),
+        ("udp_flows_full", kernel.udp_flows_full),
+        ("recursion", kernel.recursion),
         ("reports_dropped", published.reports_dropped),
     ] {
         family.get_or_create(&LossLabels { kind }).inc_by(count);
@@ -176,6 +192,44 @@ fn losses(registry: &mut Registry, published: &Published) {
         "flowskew_agent_losses",
         "What could not be counted or told, by kind",
         family,
+    );
+}
+
+/// What goes beyond counts of flows: doors, attempts that reached no pod, and what cannot be done here.
+fn beyond(registry: &mut Registry, published: &Published) {
+    let observation = &published.observation;
+    let look_ups = Family::<LookUpLabels, Counter>::default();
+    if let Some(doors) = &observation.doors {
+        for (result, count) in [
+            ("found", doors.coverage.found),
+            ("not_found", doors.coverage.not_found),
+            ("skipped", doors.coverage.skipped),
+        ] {
+            look_ups.get_or_create(&LookUpLabels { result }).inc_by(count);
+        }
+    }
+    registry.register(
+        "flowskew_agent_door_lookups",
+        "Flows of this node's endpoints whose front door was looked up, or not, by result",
+        look_ups,
+    );
+    let unserved: Counter = Counter::default();
+    unserved.inc_by(observation.kernel.unserved.iter().map(|(_, attempts)| attempts).sum());
+    registry.register(
+        "flowskew_agent_unserved_attempts",
+        "Attempts to connect that reached no pod",
+        unserved,
+    );
+    let degraded = Family::<DegradedLabels, Gauge>::default();
+    for degradation in &observation.degradations {
+        degraded
+            .get_or_create(&DegradedLabels { code: degradation.code })
+            .set(1);
+    }
+    registry.register(
+        "flowskew_agent_degraded",
+        "1 for each thing that the agent cannot do on this node; its log says why",
+        degraded,
     );
 }
 
@@ -233,15 +287,6 @@ fn reporting(registry: &mut Registry, published: &Published) {
 /// Label values, in the order of [`source_class`].
 const CLASSES: [&str; source_class::COUNT] = ["unclassified", "external", "pod", "node"];
 
-fn watched(key: &LedgerKey) -> WatchedKey {
-    WatchedKey {
-        address: key.address,
-        port: key.port,
-        protocol: key.protocol,
-        padding: 0,
-    }
-}
-
 /// An address as people write it; IPv4-mapped as IPv4.
 pub fn address_text(address: &[u8; 16]) -> String {
     std::net::Ipv6Addr::from(*address).to_canonical().to_string()
@@ -249,12 +294,16 @@ pub fn address_text(address: &[u8; 16]) -> String {
 
 /// A protocol as people write it.
 pub fn protocol_text(protocol: u8) -> &'static str {
-    if protocol == PROTOCOL_TCP { "tcp" } else { "other" }
+    match protocol {
+        PROTOCOL_TCP => "tcp",
+        PROTOCOL_UDP => "udp",
+        _ => "other",
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use flowskew_agent_ebpf::LedgerValue;
+    use flowskew_agent_ebpf::{LedgerKey, LedgerValue};
 
     use super::*;
 
@@ -283,12 +332,13 @@ mod tests {
     #[test]
     fn only_endpoints_are_shown_and_cgroups_add_up() {
         let mut published = Published {
-            endpoints: Some(HashSet::from([watched(&key(1, 0))])),
+            endpoints: Some(HashSet::from([key(1, 0).endpoint()])),
             connected: true,
             reports_dropped: 3,
             ..Published::default()
         };
-        published.snapshot.entries = vec![(key(1, 7), value(5)), (key(1, 8), value(6)), (key(2, 9), value(9))];
+        published.observation.kernel.entries =
+            vec![(key(1, 7), value(5)), (key(1, 8), value(6)), (key(2, 9), value(9))];
         let text = render(&published, &EventMetrics::default()).expect("rendered");
         let labels = r#"address="10.0.0.1",port="80",protocol="tcp",source_class="external""#;
         for line in [

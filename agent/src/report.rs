@@ -1,13 +1,13 @@
-//! Reports and their queue: in, snapshots and acknowledgements; out, reports to send, in order, again after each loss of the
+//! Reports and their queue: in, observations and acknowledgements; out, reports to send, in order, again after each loss of the
 //! stream until they are acknowledged.
 
 use std::collections::VecDeque;
 
 use flowskew_proto::v1;
 
-use crate::{convert, kernel::Snapshot};
+use crate::{convert, observer::Observation};
 
-/// Ledger entries in all reports that wait, about 400 bytes each: 50 MB. A node with few keys is bounded by the number of its
+/// Ledger entries, doors and pods in all reports that wait, up to 400 bytes each: 50 MB. A node with few keys is bounded by the number of its
 /// reports long before.
 const MAX_PENDING_ENTRIES: usize = 131_072;
 
@@ -77,33 +77,24 @@ impl ReportQueue {
 
     /// Makes the next report. When the queue is full, the oldest but one is dropped: counters are cumulative, so the report
     /// after it carries its counts, while the oldest says where counting began.
-    pub fn push(&mut self, snapshot: &Snapshot) {
+    pub fn push(&mut self, observation: &Observation) {
+        let mut report = convert::report(observation);
+        report.epoch = self.epoch;
+        report.epoch_started_at_ms = self.epoch_started_at_ms;
         let full = |queue: &Self| {
-            queue.pending.len() >= queue.capacity
-                || queue.pending_entries + snapshot.entries.len() > MAX_PENDING_ENTRIES
+            queue.pending.len() >= queue.capacity || queue.pending_entries + size(&report) > MAX_PENDING_ENTRIES
         };
         while full(self)
             && let Some(dropped) = self.pending.remove(1)
         {
-            self.pending_entries -= dropped.entries.len();
+            self.pending_entries -= size(&dropped);
             self.dropped += 1;
         }
-        self.pending_entries += snapshot.entries.len();
+        self.pending_entries += size(&report);
         self.last_sequence += 1;
-        self.pending.push_back(v1::Report {
-            epoch: self.epoch,
-            sequence: self.last_sequence,
-            taken_at_ms: snapshot.taken_at_ms,
-            sent_at_ms: 0,
-            epoch_started_at_ms: self.epoch_started_at_ms,
-            entries: snapshot
-                .entries
-                .iter()
-                .map(|(key, value)| convert::ledger_entry(key, value))
-                .collect(),
-            losses: Some(convert::losses(snapshot.losses, self.dropped)),
-            ..Default::default()
-        });
+        report.sequence = self.last_sequence;
+        report.losses = Some(convert::losses(observation.kernel.losses, self.dropped));
+        self.pending.push_back(report);
     }
 
     /// A new stream: everything that is not acknowledged is due again, after the baseline.
@@ -134,20 +125,28 @@ impl ReportQueue {
         }
         while let Some(report) = self.pending.pop_front_if(|report| report.sequence <= sequence) {
             self.acknowledgements += 1;
-            self.pending_entries -= report.entries.len();
+            self.pending_entries -= size(&report);
             self.acknowledged = Some(report);
         }
     }
 }
 
+/// Records in a report, by which the memory of the queue is bounded.
+fn size(report: &v1::Report) -> usize {
+    let doors: usize = report.entries.iter().map(|entry| entry.doors.len()).sum();
+    report.entries.len() + doors + report.pods.len() + report.unserved.len()
+}
+
 #[cfg(test)]
 mod tests {
+    use crate::kernel::Snapshot;
+
     use super::*;
 
     fn queue(capacity: usize, reports: usize) -> ReportQueue {
         let mut queue = ReportQueue::new(42, 1, 0, capacity);
         for _ in 0..reports {
-            queue.push(&Snapshot::default());
+            queue.push(&Observation::default());
         }
         queue
     }
@@ -163,7 +162,7 @@ mod tests {
         let mut queue = queue(10, 3);
         assert_eq!(sequences(&mut queue), [1, 2, 3]);
         assert_eq!(sequences(&mut queue), [0; 0]);
-        queue.push(&Snapshot::default());
+        queue.push(&Observation::default());
         assert_eq!(sequences(&mut queue), [4]);
     }
 
@@ -202,9 +201,12 @@ mod tests {
             protocol: 6,
             padding: [0; 5],
         };
-        let large = Snapshot {
-            entries: vec![(key, Default::default()); MAX_PENDING_ENTRIES / 4],
-            ..Snapshot::default()
+        let large = Observation {
+            kernel: Snapshot {
+                entries: vec![(key, Default::default()); MAX_PENDING_ENTRIES / 4],
+                ..Snapshot::default()
+            },
+            ..Observation::default()
         };
         let mut queue = ReportQueue::new(42, 1, 0, 100);
         for _ in 0..6 {

@@ -1,7 +1,7 @@
 //! `flowskew-agent run`: one task owns the kernel programs, the queue of reports and the stream's state. In, ticks, what
 //! happens upstream, and signals; out, reports and what is published for /metrics.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use anyhow::Context;
 use flowskew_agent_ebpf::AgentMemory;
@@ -23,9 +23,16 @@ use crate::{
         requirements,
     },
     metrics::Published,
+    observer::Observer,
     report::ReportQueue,
     upstream::{self, Event},
 };
+
+/// Time between two looks for flows whose end was not seen.
+const RECONCILE: Duration = Duration::from_secs(60);
+/// Bounds of the time between two looks for silent UDP flows.
+const SHORTEST_EXPIRE: Duration = Duration::from_millis(250);
+const LONGEST_EXPIRE: Duration = Duration::from_secs(10);
 
 /// Runs until SIGTERM or SIGINT.
 pub async fn run(config: RunConfig) -> anyhow::Result<()> {
@@ -42,6 +49,9 @@ pub async fn run(config: RunConfig) -> anyhow::Result<()> {
     let ring = kernel.take_events()?;
     let memory = kernel.memory()?;
     let origin = kernel.origin();
+    let observer = Observer::new(kernel, &config)?;
+    let (cgroup_sink, mut cgroups) = events::cgroups();
+    let sinks: Vec<_> = observer.door_sink().into_iter().chain([cgroup_sink]).collect();
     tracing::info!(
         node = config.node,
         origin = origin.label(),
@@ -64,7 +74,7 @@ pub async fn run(config: RunConfig) -> anyhow::Result<()> {
         ..Published::default()
     });
     let mut http = tokio::spawn(http::serve(listener, published, event_metrics.clone()));
-    tokio::spawn(events::drain(ring, event_metrics));
+    tokio::spawn(events::drain(ring, event_metrics, sinks));
 
     let mut agent = Agent {
         queue: ReportQueue::new(
@@ -74,8 +84,9 @@ pub async fn run(config: RunConfig) -> anyhow::Result<()> {
             config.report_queue as usize,
         ),
         ticker: ticker(config.report_interval),
-        kernel,
+        observer,
         stream: None,
+        untended: HashSet::new(),
         publisher,
         config,
     };
@@ -87,11 +98,18 @@ pub async fn run(config: RunConfig) -> anyhow::Result<()> {
             agent.seed()?;
         }
     }
+    let mut reconcile = ticker(RECONCILE);
+    let mut expire = ticker((agent.config.udp_idle / 4).clamp(SHORTEST_EXPIRE, LONGEST_EXPIRE));
     loop {
+        let resolve_at = agent.observer.resolve_due().map(Instant::from_std);
         tokio::select! {
             () = sleep_until(ready_at), if !agent.ready() => agent.become_ready()?,
             _ = agent.ticker.tick(), if agent.ready() => agent.report()?,
             Some(event) = upstream_events.recv() => agent.upstream(event)?,
+            Some(cgroup) = cgroups.recv() => agent.observer.resolve([cgroup]),
+            () = sleep_until(resolve_at.unwrap_or_else(Instant::now)), if resolve_at.is_some() => agent.observer.resolve([]),
+            _ = expire.tick() => agent.tend("closing silent UDP flows", |observer| observer.kernel().expire()),
+            _ = reconcile.tick(), if agent.ready() => agent.tend("looking for flows that are gone", Observer::reconcile),
             _ = terminate.recv() => break,
             _ = tokio::signal::ctrl_c() => break,
             stopped = &mut http => stopped?.context("the HTTP port stopped")?,
@@ -142,7 +160,9 @@ fn ticker(interval: Duration) -> Interval {
 /// The agent's state, all of it.
 struct Agent {
     config: RunConfig,
-    kernel: Kernel,
+    observer: Observer,
+    /// Tasks that have failed, so that each is said once.
+    untended: HashSet<&'static str>,
     queue: ReportQueue,
     ticker: Interval,
     stream: Option<mpsc::Sender<AgentMessage>>,
@@ -157,14 +177,10 @@ impl Agent {
     /// Takes up open flows. Not before the first assignment, when there is an aggregator: a flow keeps the source class that it
     /// is entered with. Without this the agent still counts what opens from now on.
     fn seed(&mut self) -> Result<(), KernelError> {
-        let failed = self.kernel.seed().err().map(|error| error.to_string());
-        if let Some(error) = &failed {
-            tracing::warn!("flows that are already open are not in 'established': {error}");
-        }
-        self.kernel.remember(AgentMemory {
-            seeded: 1,
-            ..self.kernel.memory()?
-        })?;
+        let failed = self.observer.seed()?;
+        let kernel = self.observer.kernel();
+        let memory = kernel.memory()?;
+        kernel.remember(AgentMemory { seeded: 1, ..memory })?;
         self.publisher
             .send_modify(|published| published.seeding_failed = failed);
         Ok(())
@@ -177,18 +193,28 @@ impl Agent {
 
     /// Reads the counters and queues a report.
     fn report(&mut self) -> Result<(), KernelError> {
-        let snapshot = self.kernel.snapshot()?;
+        let observation = self.observer.observe()?;
         if self.config.aggregator.is_some() {
-            self.queue.push(&snapshot);
+            self.queue.push(&observation);
             // Before it can be sent: no sequence is ever given twice.
-            self.kernel.remember(AgentMemory {
-                sequence: self.queue.last_sequence(),
-                ..self.kernel.memory()?
-            })?;
+            let sequence = self.queue.last_sequence();
+            let kernel = self.observer.kernel();
+            let memory = kernel.memory()?;
+            kernel.remember(AgentMemory { sequence, ..memory })?;
         }
-        self.publisher.send_modify(|published| published.snapshot = snapshot);
+        self.publisher
+            .send_modify(|published| published.observation = observation);
         self.send_due();
         Ok(())
+    }
+
+    /// Does something that counting does not depend on; a failure is said once.
+    fn tend(&mut self, what: &'static str, task: impl FnOnce(&mut Observer) -> Result<(), KernelError>) {
+        if let Err(error) = task(&mut self.observer)
+            && self.untended.insert(what)
+        {
+            tracing::warn!("{what} does not work here: {error}");
+        }
     }
 
     /// Sends as many reports as the stream takes.
@@ -227,7 +253,7 @@ impl Agent {
             Event::Message(Message::Ack(ack)) => self.queue.acknowledge(ack.epoch, ack.sequence),
             Event::Message(Message::Assignment(assignment)) => {
                 self.assign(convert::assignment(assignment))?;
-                if self.kernel.memory()?.seeded == 0 {
+                if self.observer.kernel().memory()?.seeded == 0 {
                     self.seed()?;
                 }
                 if !self.ready() {
@@ -246,7 +272,7 @@ impl Agent {
                 assignment.ignored
             );
         }
-        let failed = assignment.apply(&mut self.kernel).err();
+        let failed = self.observer.assign(&assignment).err();
         if let Some(error) = &failed {
             tracing::error!("the assignment could not be set, the one before stays in part: {error}");
         }

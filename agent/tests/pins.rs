@@ -7,10 +7,9 @@ use std::{
     fs,
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     path::{Path, PathBuf},
-    process::Command,
 };
 
-use common::can_load_programs;
+use common::{BpfFs, SIZES};
 use flowskew_agent::{
     config::MapSizes,
     kernel::{
@@ -20,46 +19,25 @@ use flowskew_agent::{
 };
 use flowskew_agent_ebpf::{ABI_VERSION, ClassCounts};
 
-const SIZES: MapSizes = MapSizes {
-    max_flows: 4_096,
-    max_ledger: 1_024,
-    ring_bytes: 65_536,
-    kernel_log: false,
-};
-
-/// A BPF filesystem of the test's own, gone with the test; all pins in it end with it.
-struct BpfFs(tempfile::TempDir);
-
-impl BpfFs {
-    /// `None`, with the reason printed, when this machine does not allow it.
-    fn mount() -> Option<Self> {
-        if !can_load_programs() {
-            return None;
-        }
-        let folder = tempfile::tempdir().expect("a folder");
-        let status = Command::new("mount")
-            .args(["-t", "bpf", "bpf"])
-            .arg(folder.path())
-            .status()
-            .expect("mount runs");
-        assert!(status.success(), "a BPF filesystem can be mounted");
-        Some(Self(folder))
-    }
-
-    fn root(&self) -> PathBuf {
-        self.0.path().join("flowskew")
-    }
-}
-
-impl Drop for BpfFs {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.0.path()).status();
-    }
-}
-
 fn start(root: &Path, sizes: &MapSizes) -> (Kernel, Pins) {
     let pins = Pins::hold(root).expect("held");
     (Kernel::start(sizes, Some(&pins)).expect("starts"), pins)
+}
+
+/// The pinned links, in order.
+fn links(bpf: &BpfFs) -> Vec<PathBuf> {
+    let own = bpf.root().join(format!("abi-{ABI_VERSION}"));
+    let pins = fs::read_dir(own)
+        .expect("pins")
+        .map(|entry| entry.expect("a pin").path());
+    let mut links: Vec<_> = pins
+        .filter(|path| {
+            path.file_name()
+                .is_some_and(|name| name.to_string_lossy().starts_with("link-"))
+        })
+        .collect();
+    links.sort();
+    links
 }
 
 fn listen(last: u8) -> (TcpListener, SocketAddr) {
@@ -124,17 +102,12 @@ fn programs_of_two_versions_count_each_flow_once() {
     let Some(bpf) = BpfFs::mount() else { return };
     let (listener, address) = listen(2);
     let (kernel, pins) = start(&bpf.root(), &SIZES);
-    let own = bpf.root().join(format!("abi-{ABI_VERSION}"));
-    let link = fs::read_dir(&own)
-        .expect("pins")
-        .map(|entry| entry.expect("a pin").path())
-        .find(|path| {
-            path.file_name()
-                .is_some_and(|name| name.to_string_lossy().starts_with("link-"))
-        })
-        .expect("a link");
     // Out of sight of the next agent: the programs of both run, as at the moment of an upgrade.
-    fs::rename(&link, bpf.0.path().join("older-version")).expect("moved");
+    let elsewhere = bpf.path().join("older-version");
+    fs::create_dir(&elsewhere).expect("a folder");
+    for link in links(&bpf) {
+        fs::rename(&link, elsewhere.join(link.file_name().expect("a name"))).expect("moved");
+    }
     let early = open(&listener, 3);
     drop((kernel, pins));
 
@@ -150,21 +123,16 @@ fn programs_of_two_versions_count_each_flow_once() {
 fn an_upgrade_ends_the_older_programs() {
     let Some(bpf) = BpfFs::mount() else { return };
     let (kernel, pins) = start(&bpf.root(), &SIZES);
-    let own = bpf.root().join(format!("abi-{ABI_VERSION}"));
-    let links = || -> Vec<_> {
-        let names = fs::read_dir(&own)
-            .expect("pins")
-            .map(|entry| entry.expect("a pin").file_name());
-        names
-            .map(|name| name.to_string_lossy().into_owned())
-            .filter(|name| name.starts_with("link-"))
-            .collect()
-    };
-    let [link] = links().try_into().expect("one link");
-    fs::rename(own.join(&link), own.join("link-0123456789abcdef")).expect("moved");
+    let before = links(&bpf);
+    assert!(before.len() >= 2, "{before:?}");
+    for link in &before {
+        let name = link.file_name().expect("a name").to_string_lossy();
+        let (hook, _object) = name.rsplit_once('-').expect("an object");
+        fs::rename(link, link.with_file_name(format!("{hook}-0123456789abcdef"))).expect("moved");
+    }
     drop((kernel, pins));
     let (kernel, _pins) = start(&bpf.root(), &SIZES);
-    assert_eq!((kernel.origin(), links()), (Origin::Upgraded, vec![link]));
+    assert_eq!((kernel.origin(), links(&bpf)), (Origin::Upgraded, before));
 }
 
 #[test]

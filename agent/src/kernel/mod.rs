@@ -3,17 +3,26 @@
 use std::{
     collections::HashSet,
     io::Read,
+    os::fd::AsFd,
+    path::PathBuf,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use aya::{
     Btf, Ebpf, EbpfError,
-    maps::{Array, HashMap, LpmTrie, MapData, MapError, PerCpuArray, RingBuf, lpm_trie},
+    maps::{Array, HashMap, IterableMap, LpmTrie, MapData, MapError, PerCpuArray, RingBuf, lpm_trie},
     programs::{Iter, ProgramError},
 };
-use flowskew_agent_ebpf::{Address, AgentMemory, LedgerKey, LedgerValue, WatchedKey, loss, source_class};
+use flowskew_agent_ebpf::{
+    Address, AgentMemory, Flow, LedgerKey, LedgerValue, PROTOCOL_UDP, Settings, UdpFlow, UdpFlowKey, UnservedKey,
+    WatchedKey, loss, source_class,
+};
 use thiserror::Error;
 
+use crate::{degradation::Degradation, doors};
+
+mod attach;
+mod batch;
 mod log;
 pub mod object;
 pub mod offsets;
@@ -50,8 +59,8 @@ pub enum KernelError {
     #[error("the eBPF object has no {0}: build it again with `cargo xtask build-ebpf`")]
     Absent(&'static str),
     /// An iterator could not be started.
-    #[error("cannot start the walk over open files: {0}")]
-    Walk(#[from] aya::programs::links::LinkError),
+    #[error("cannot use the link of a program: {0}")]
+    Link(#[from] aya::programs::links::LinkError),
     /// What should outlive the agent could not be kept.
     #[error(transparent)]
     Pins(#[from] pins::PinError),
@@ -84,7 +93,9 @@ pub struct Snapshot {
     pub taken_at_ms: u64,
     /// One entry for each local address, port and cgroup; order does not matter.
     pub entries: Vec<(LedgerKey, LedgerValue)>,
-    /// What could not be counted, since the programs were loaded.
+    /// Attempts that reached no pod, since the epoch began.
+    pub unserved: Vec<(UnservedKey, u64)>,
+    /// What could not be counted, since the epoch began.
     pub losses: KernelLosses,
 }
 
@@ -101,6 +112,14 @@ pub struct KernelLosses {
     pub orphan_close: u64,
     /// Flows whose end was not seen when it happened.
     pub orphan_flow: u64,
+    /// Flows that a walk over FLOWS found gone.
+    pub corrected: u64,
+    /// Attempts that reached no pod and found no room to be counted.
+    pub unserved_full: u64,
+    /// Datagrams of flows that found UDP_FLOWS full.
+    pub udp_flows_full: u64,
+    /// Steps of sockets that the kernel may have kept from the programs: at most this many.
+    pub recursion: u64,
 }
 
 /// The running programs and their maps. Dropping it ends those that are not pinned.
@@ -108,17 +127,38 @@ pub struct Kernel {
     ebpf: Ebpf,
     btf: Btf,
     ledger: HashMap<MapData, LedgerKey, LedgerValue>,
+    flows: HashMap<MapData, u64, Flow>,
+    udp_flows: HashMap<MapData, UdpFlowKey, UdpFlow>,
     losses: PerCpuArray<MapData, u64>,
     watched: HashMap<MapData, WatchedKey, u8>,
     classes: LpmTrie<MapData, Address, u8>,
+    front_doors: HashMap<MapData, WatchedKey, u8>,
+    unserved: HashMap<MapData, UnservedKey, u64>,
+    settings: Array<MapData, Settings>,
     memory: Array<MapData, AgentMemory>,
+    counting: attach::CountingPrograms,
+    udp: attach::UdpHook,
+    cgroup_root: Option<PathBuf>,
     origin: Origin,
+    degradations: Vec<Degradation>,
 }
 
 impl Kernel {
     /// How these counters began.
     pub fn origin(&self) -> Origin {
         self.origin
+    }
+
+    /// What the kernel does not offer here.
+    pub fn degradations(&self) -> &[Degradation] {
+        &self.degradations
+    }
+
+    /// Tells the programs what they go by.
+    pub fn set(&mut self, settings: Settings) -> Result<(), KernelError> {
+        self.settings
+            .set(0, settings, 0)
+            .map_err(|error| KernelError::Map { map: "SETTINGS", error })
     }
 
     /// What has to be known of this life of the counters.
@@ -138,24 +178,33 @@ impl Kernel {
     /// Takes up the flows that are already open, as established but never as opened. Safe to call while flows open and
     /// close; flows that are known are left alone.
     pub fn seed(&mut self) -> Result<(), KernelError> {
-        self.walk("seed_listeners")?;
-        self.walk("seed_flows")
+        self.walk("seed_listeners", "task_file")?;
+        self.walk("seed_flows", "task_file")
     }
 
-    /// Runs an iterator over all open files once.
-    fn walk(&mut self, name: &'static str) -> Result<(), KernelError> {
+    /// Takes flows out of the gauge whose sockets are gone though nobody saw it, and counts them as corrected.
+    pub fn reconcile(&mut self) -> Result<(), KernelError> {
+        self.walk("reconcile", "bpf_map")
+    }
+
+    /// Closes the UDP flows that have been silent for the idle time.
+    pub fn expire(&mut self) -> Result<(), KernelError> {
+        self.walk("expire", "bpf_map")
+    }
+
+    /// Runs an iterator once.
+    fn walk(&mut self, name: &'static str, over: &'static str) -> Result<(), KernelError> {
         let program: &mut Iter = program(&mut self.ebpf, name)?;
-        let link = program
-            .load("task_file", &self.btf)
-            .and_then(|()| program.attach())
-            .and_then(|id| program.take_link(id))
-            .map_err(|error| KernelError::Program { program: name, error })?;
+        let failed = |error| KernelError::Program { program: name, error };
+        match program.load(over, &self.btf) {
+            Ok(()) | Err(ProgramError::AlreadyLoaded) => {}
+            Err(error) => return Err(failed(error)),
+        }
+        let link = program.attach().and_then(|id| program.take_link(id)).map_err(failed)?;
         let mut file = link.into_file()?;
         // The programs print nothing; reading is what runs them.
         file.read_to_end(&mut Vec::new())?;
-        program
-            .unload()
-            .map_err(|error| KernelError::Program { program: name, error })
+        Ok(())
     }
 
     /// Reads all counters.
@@ -171,30 +220,61 @@ impl Kernel {
                 .map_err(|error| KernelError::Map { map: "LOSSES", error })?;
             Ok(values.iter().sum())
         };
+        let mut unserved = Vec::new();
+        for entry in self.unserved.iter() {
+            unserved.push(entry.map_err(|error| KernelError::Map { map: "UNSERVED", error })?);
+        }
         Ok(Snapshot {
             taken_at_ms: now_ms(),
             entries,
+            unserved,
             losses: KernelLosses {
                 ring_full: loss(loss::RING_FULL)?,
                 flows_full: loss(loss::FLOWS_FULL)?,
                 ledger_full: loss(loss::LEDGER_FULL)?,
                 orphan_close: loss(loss::ORPHAN_CLOSE)?,
                 orphan_flow: loss(loss::ORPHAN_FLOW)?,
+                corrected: loss(loss::CORRECTED)?,
+                unserved_full: loss(loss::UNSERVED_FULL)?,
+                udp_flows_full: loss(loss::UDP_FLOWS_FULL)?,
+                recursion: self.memory()?.skipped_before + self.counting.skipped(),
             },
         })
     }
 
-    /// Makes the programs tell the single flows of these endpoints, and of no others.
+    /// Where the program that counts UDP is attached when it is needed: the sockets of this cgroup and those below.
+    pub fn set_cgroup_root(&mut self, root: PathBuf) {
+        self.cgroup_root = Some(root);
+    }
+
+    /// Makes the programs tell the single flows of these endpoints, and of no others. UDP is counted while one of them is of
+    /// UDP.
     pub fn watch(&mut self, endpoints: &HashSet<WatchedKey>) -> Result<(), KernelError> {
-        let failed = |error| KernelError::Map { map: "WATCHED", error };
-        let present: HashSet<WatchedKey> = self.watched.keys().collect::<Result<_, _>>().map_err(failed)?;
-        for key in present.difference(endpoints) {
-            self.watched.remove(key).map_err(failed)?;
+        replace_keys(&mut self.watched, endpoints).map_err(|error| KernelError::Map { map: "WATCHED", error })?;
+        self.degradations.retain(|known| known.code != "udp");
+        let wants_udp = endpoints.iter().any(|endpoint| endpoint.protocol == PROTOCOL_UDP);
+        if !wants_udp {
+            return self.udp.detach();
         }
-        for key in endpoints.difference(&present) {
-            self.watched.insert(key, 1, 0).map_err(failed)?;
+        let attached = match &self.cgroup_root {
+            Some(root) => self.udp.attach(&mut self.ebpf, root).map_err(|error| error.to_string()),
+            None => Err("no cgroup v2 hierarchy is mounted; name one with --cgroup-root".to_owned()),
+        };
+        if let Err(error) = attached {
+            self.degradations.push(Degradation {
+                code: "udp",
+                sentence: format!("the flows of UDP endpoints are not counted: {error}"),
+            });
         }
         Ok(())
+    }
+
+    /// Makes the programs count attempts at these addresses and ports that the node's rules drop, and at no others.
+    pub fn set_front_doors(&mut self, doors: &HashSet<WatchedKey>) -> Result<(), KernelError> {
+        replace_keys(&mut self.front_doors, doors).map_err(|error| KernelError::Map {
+            map: "FRONT_DOORS",
+            error,
+        })
     }
 
     /// Makes the programs class clients by these prefixes, and all others as external.
@@ -233,10 +313,52 @@ impl Kernel {
         take_map(&mut self.ebpf, "EVENTS")
     }
 
+    /// Where flows by front door are kept. Can be taken once.
+    pub fn take_door_memory(&mut self) -> Result<doors::memory::Maps, KernelError> {
+        Ok(doors::memory::Maps {
+            doors: take_map(&mut self.ebpf, "DOORS")?,
+            coverage: take_map(&mut self.ebpf, "DOOR_COVERAGE")?,
+        })
+    }
+
+    /// Calls `visit` with each open flow that is tracked, of TCP and UDP.
+    pub fn visit_flows(&self, visit: &mut dyn FnMut(&Flow)) -> Result<(), KernelError> {
+        batch::visit(
+            IterableMap::map(&self.flows).fd().as_fd(),
+            &mut |_: &u64, flow: &Flow| visit(flow),
+        )?;
+        batch::visit(
+            IterableMap::map(&self.udp_flows).fd().as_fd(),
+            &mut |key: &UdpFlowKey, flow: &UdpFlow| {
+                visit(&Flow {
+                    key: key.key,
+                    client: key.client,
+                    opened_at_ns: flow.opened_at_ns,
+                    client_port: key.client_port,
+                    source_class: flow.source_class,
+                    padding: [0; 5],
+                });
+            },
+        )?;
+        Ok(())
+    }
+
     /// Passes on the programs' own log, when it was asked for, until the agent ends.
     pub fn forward_log(&mut self) -> Result<(), KernelError> {
         log::forward(&mut self.ebpf)
     }
+}
+
+/// Makes a map hold these keys and no others.
+fn replace_keys(map: &mut HashMap<MapData, WatchedKey, u8>, keys: &HashSet<WatchedKey>) -> Result<(), MapError> {
+    let present: HashSet<WatchedKey> = map.keys().collect::<Result<_, _>>()?;
+    for key in present.difference(keys) {
+        map.remove(key)?;
+    }
+    for key in keys.difference(&present) {
+        map.insert(key, 1, 0)?;
+    }
+    Ok(())
 }
 
 fn take_map<T>(ebpf: &mut Ebpf, name: &'static str) -> Result<T, KernelError>

@@ -22,11 +22,33 @@ const FIELDS: &[(&str, &str, &[&str])] = &[
     ("CGROUP_KN", "cgroup", &["kn"]),
     ("KN_ID", "kernfs_node", &["id"]),
     ("SOCKET_SK", "socket", &["sk"]),
+    ("FILE_INODE", "file", &["f_inode"]),
+    ("FILE_PRIVATE_DATA", "file", &["private_data"]),
+    ("INODE_SB", "inode", &["i_sb"]),
+    ("SB_MAGIC", "super_block", &["s_magic"]),
 ];
 
-/// The pointer to a socket's cgroup. Before 5.14 it shared a word with other data and had no name of its own; the programs
-/// then take 0 for: no cgroup id.
-const CGROUP: (&str, &str, &[&str]) = ("SK_CGROUP", "sock", &["sk_cgrp_data", "cgroup"]);
+/// The pointer to a socket's cgroup. Before 5.14 it shared a word with other data, which had another name. The programs take 0
+/// for: no such field.
+const CGROUP: &[(&str, &str, &[&str])] = &[
+    ("SK_CGROUP", "sock", &["sk_cgrp_data", "cgroup"]),
+    ("SK_CGROUP_VALUE", "sock", &["sk_cgrp_data", "val"]),
+];
+
+/// What the program `kfree_skb` reads.
+const PACKET: &[(&str, &str, &[&str])] = &[
+    ("SKB_HEAD", "sk_buff", &["head"]),
+    ("SKB_NETWORK_HEADER", "sk_buff", &["network_header"]),
+    ("SKB_DEV", "sk_buff", &["dev"]),
+    ("DEV_NET", "net_device", &["nd_net", "net"]),
+    ("NET_INUM", "net", &["ns", "inum"]),
+];
+
+/// The reasons of dropped packets that it looks for.
+const DROP_REASONS: &[(&str, &str)] = &[
+    ("DROP_NETFILTER", "SKB_DROP_REASON_NETFILTER_DROP"),
+    ("DROP_NO_SOCKET", "SKB_DROP_REASON_NO_SOCKET"),
+];
 
 /// An offset that could not be found.
 #[derive(Debug, Error)]
@@ -47,16 +69,56 @@ pub enum OffsetError {
     },
 }
 
-/// Each global with its offset in bytes, for the running kernel.
-pub fn resolve() -> Result<Vec<(&'static str, u32)>, OffsetError> {
+/// What the programs have to know of the running kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layout {
+    /// Globals of the programs, with their values: offsets in bytes, and drop reasons.
+    pub globals: Vec<(&'static str, u32)>,
+    /// Whether the kernel says why it drops a packet.
+    pub tells_drop_reasons: bool,
+}
+
+/// The layout of the running kernel.
+pub fn resolve() -> Result<Layout, OffsetError> {
     let btf = Btf::from_file(BTF_PATH)?;
-    let mut offsets = Vec::with_capacity(FIELDS.len() + 1);
+    let mut globals = Vec::with_capacity(FIELDS.len() + CGROUP.len() + PACKET.len() + DROP_REASONS.len());
     for &(global, structure, path) in FIELDS {
-        offsets.push((global, offset_of(&btf, structure, path)?));
+        globals.push((global, offset_of(&btf, structure, path)?));
     }
-    let (global, structure, path) = CGROUP;
-    offsets.push((global, offset_of(&btf, structure, path).unwrap_or(0)));
-    Ok(offsets)
+    for &(global, structure, path) in CGROUP {
+        globals.push((global, offset_of(&btf, structure, path).unwrap_or(0)));
+    }
+    let packet = packet_layout(&btf);
+    let tells_drop_reasons = packet.is_some();
+    globals.extend(packet.unwrap_or_default());
+    Ok(Layout {
+        globals,
+        tells_drop_reasons,
+    })
+}
+
+/// `None` on kernels that do not tell why a packet is dropped.
+fn packet_layout(btf: &Btf) -> Option<Vec<(&'static str, u32)>> {
+    let mut globals = Vec::with_capacity(PACKET.len() + DROP_REASONS.len());
+    for &(global, structure, path) in PACKET {
+        globals.push((global, offset_of(btf, structure, path).ok()?));
+    }
+    let reasons = btf
+        .resolve_types_by_name("skb_drop_reason")
+        .ok()?
+        .into_iter()
+        .find_map(|found| match found {
+            Type::Enum(found) => Some(found),
+            _ => None,
+        })?;
+    for &(global, name) in DROP_REASONS {
+        let member = reasons
+            .members
+            .iter()
+            .find(|member| btf.resolve_name(*member).is_ok_and(|found| found == name))?;
+        globals.push((global, member.val()));
+    }
+    Some(globals)
 }
 
 fn offset_of(btf: &Btf, structure: &'static str, path: &[&str]) -> Result<u32, OffsetError> {
@@ -134,9 +196,10 @@ mod tests {
             eprintln!("skipped: this kernel has no {BTF_PATH}");
             return;
         }
-        let offsets = resolve().expect("offsets of this kernel");
+        let layout = resolve().expect("offsets of this kernel");
         let get = |name| {
-            offsets
+            layout
+                .globals
                 .iter()
                 .find(|(global, _)| *global == name)
                 .map(|(_, offset)| *offset)

@@ -1,8 +1,9 @@
 //! Pins: what keeps counting while no agent runs. In, a folder on a BPF filesystem; out, the paths of maps and links in it,
 //! and a lock that keeps a second agent out.
 //!
-//! The folder holds one folder a version of the shared records, `abi-N`. In there is a file for each map, and one link named
-//! after the object that it runs, so that an agent knows whether the programs that run are its own.
+//! The folder holds one folder a version of the shared records, `abi-N`. In there is a file for each map, and a link and
+//! a program for each hook, named after the object that they are of, so that an agent knows whether the programs that run are
+//! its own.
 
 use std::{
     fs::{self, File},
@@ -71,24 +72,35 @@ impl Pins {
     }
 
     /// Where the link of an object's program is pinned.
-    pub fn link(&self, object: u64) -> PathBuf {
-        self.own.join(format!("link-{object:016x}"))
+    pub fn link(&self, program: &str, object: u64) -> PathBuf {
+        self.own.join(format!("link-{program}-{object:016x}"))
+    }
+
+    /// Where an object's program is pinned.
+    pub fn program(&self, program: &str, object: u64) -> PathBuf {
+        self.own.join(format!("program-{program}-{object:016x}"))
+    }
+
+    /// The other objects that have programs pinned here.
+    pub fn other_objects(&self, object: u64) -> Result<Vec<u64>, PinError> {
+        let mut others: Vec<u64> = entries(&self.own)?
+            .iter()
+            .filter_map(|path| object_of(path))
+            .filter(|&other| other != object)
+            .collect();
+        others.sort_unstable();
+        others.dedup();
+        Ok(others)
     }
 
     /// Ends the programs of other objects than this: the newest alone counts.
-    pub fn remove_other_links(&self, object: u64) -> Result<usize, PinError> {
-        let keep = self.link(object);
-        let mut removed = 0;
+    pub fn remove_other_objects(&self, object: u64) -> Result<(), PinError> {
         for path in entries(&self.own)? {
-            let is_link = path
-                .file_name()
-                .is_some_and(|name| name.to_string_lossy().starts_with("link-"));
-            if is_link && path != keep {
+            if object_of(&path).is_some_and(|other| other != object) {
                 fs::remove_file(&path).map_err(PinError::io(&path))?;
-                removed += 1;
             }
         }
-        Ok(removed)
+        Ok(())
     }
 
     /// Ends what other versions of the shared records have left running. True if there was any.
@@ -118,6 +130,15 @@ pub fn clean_up(root: &Path) -> Result<usize, PinError> {
     }
     let _lock = lock(root)?;
     remove(root)
+}
+
+/// The object that a pin of a link or a program belongs to.
+fn object_of(path: &Path) -> Option<u64> {
+    let name = path.file_name()?.to_str()?;
+    if !name.starts_with("link-") && !name.starts_with("program-") {
+        return None;
+    }
+    u64::from_str_radix(name.rsplit('-').next()?, 16).ok()
 }
 
 /// Names an object: two that differ have other names.

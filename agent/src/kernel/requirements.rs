@@ -43,7 +43,7 @@ pub fn all() -> Vec<Requirement> {
         },
         Requirement {
             name: "kernel version",
-            state: kernel_version(),
+            state: kernel_is_new_enough(),
         },
         Requirement {
             name: "kernel type information (BTF)",
@@ -73,7 +73,12 @@ fn ebpf_object() -> State {
     }
 }
 
-fn kernel_version() -> State {
+/// Major and minor version of the running kernel; `None` when its release cannot be read.
+pub fn kernel_version() -> Option<(u32, u32)> {
+    parse_release(&kernel_release())
+}
+
+fn kernel_is_new_enough() -> State {
     let release = kernel_release();
     let (major, minor) = MINIMUM_KERNEL;
     match parse_release(&release) {
@@ -137,7 +142,8 @@ fn effective_capabilities(status: &str) -> Option<u64> {
     u64::from_str_radix(line.trim(), 16).ok()
 }
 
-fn pid_namespace() -> State {
+/// Whether this process sees those of the whole node.
+pub fn pid_namespace() -> State {
     match fs::read_link("/proc/self/ns/pid") {
         Ok(link) if link.as_os_str() == INITIAL_PID_NAMESPACE => State::Met("yes".to_owned()),
         Ok(_) => State::Degraded(

@@ -4,14 +4,15 @@
 use aya::{
     Btf, Ebpf, EbpfLoader,
     maps::{Array, Map, MapData},
-    programs::{BtfTracePoint, links::FdLink},
 };
 use flowskew_agent_ebpf::AgentMemory;
 
 use super::{
-    Kernel, KernelError, now_ms, object, offsets,
+    Kernel, KernelError,
+    attach::{self, CountingPrograms, Pinned, UdpHook},
+    now_ms, object,
+    offsets::{self, Layout},
     pins::{self, Pins},
-    program,
     requirements::{self, State},
     take_map,
 };
@@ -26,10 +27,16 @@ const PINNED_MAPS: &[&str] = &[
     "EVENTS",
     "LOSSES",
     "OVERFLOWED",
+    "UDP_FLOWS",
+    "FRONT_DOORS",
+    "UNSERVED",
+    "ATTEMPTS",
+    "SETTINGS",
+    "DOORS",
+    "DOOR_COVERAGE",
     MEMORY,
 ];
 const MEMORY: &str = "MEMORY";
-const PROGRAM: &str = "inet_sock_set_state";
 
 /// How the counters of an agent began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,47 +77,60 @@ impl Kernel {
         let btf = Btf::from_sys_fs()?;
         let page = u32::try_from(rustix::param::page_size()).unwrap_or(4_096);
         let ring_bytes = sizes.ring_bytes.max(page).next_power_of_two();
-        let map_sizes = [sizes.max_flows, sizes.max_ledger, ring_bytes];
+        let map_sizes = [sizes.max_flows, sizes.max_ledger, ring_bytes, sizes.max_udp_flows];
         // Programs that log are others than those that do not.
-        let name = pins::name_of(object) ^ u64::from(sizes.kernel_log);
+        let pinned = pins.map(|pins| Pinned {
+            pins,
+            object: pins::name_of(object) ^ u64::from(sizes.kernel_log),
+        });
 
         let mut origin = Origin::Fresh;
-        if let Some(pins) = pins {
-            match remembered(pins) {
+        if let Some(pinned) = pinned {
+            match remembered(pinned.pins) {
                 Some(memory) if memory.sizes == map_sizes => {
-                    origin = if pins.link(name).exists() {
+                    origin = if pinned.counts_already() {
                         Origin::Adopted
                     } else {
                         Origin::Upgraded
                     };
                 }
                 Some(_) => {
-                    pins.clear()?;
+                    pinned.pins.clear()?;
                     origin = Origin::Migrated;
                 }
-                None => pins.clear()?,
+                None => pinned.pins.clear()?,
             }
         }
-        let mut ebpf = load(object, sizes.kernel_log, map_sizes, page, pins)?;
-        if origin != Origin::Adopted {
-            attach(&mut ebpf, &btf, pins.map(|pins| (pins, name)))?;
-        }
-        if let Some(pins) = pins {
+        let layout = offsets::resolve()?;
+        let mut ebpf = load(object, sizes.kernel_log, map_sizes, page, pins, &layout)?;
+        let degradations = attach::attach(&mut ebpf, &btf, pinned, layout.tells_drop_reasons)?;
+        let mut skipped_before = 0;
+        if let Some(pinned) = pinned {
             // Only now: until here the programs of an older agent have counted.
-            pins.remove_other_links(name)?;
-            if pins.remove_other_versions()? {
+            skipped_before = attach::skipped_before(pinned);
+            pinned.pins.remove_other_objects(pinned.object)?;
+            if pinned.pins.remove_other_versions()? {
                 origin = Origin::Migrated;
             }
         }
         let mut kernel = Self {
             ledger: take_map(&mut ebpf, "LEDGER")?,
+            flows: take_map(&mut ebpf, "FLOWS")?,
+            udp_flows: take_map(&mut ebpf, "UDP_FLOWS")?,
             losses: take_map(&mut ebpf, "LOSSES")?,
             watched: take_map(&mut ebpf, "WATCHED")?,
             classes: take_map(&mut ebpf, "CLASSES")?,
+            front_doors: take_map(&mut ebpf, "FRONT_DOORS")?,
+            unserved: take_map(&mut ebpf, "UNSERVED")?,
+            settings: take_map(&mut ebpf, "SETTINGS")?,
             memory: take_map(&mut ebpf, MEMORY)?,
+            counting: CountingPrograms::running(&ebpf, pinned),
+            udp: UdpHook::new(pinned),
+            cgroup_root: None,
             ebpf,
             btf,
             origin,
+            degradations,
         };
         if !origin.continues() {
             let now = now_ms();
@@ -121,6 +141,13 @@ impl Kernel {
                 sequence: 0,
                 seeded: 0,
                 sizes: map_sizes,
+                ..AgentMemory::default()
+            })?;
+        } else if skipped_before > 0 {
+            let memory = kernel.memory()?;
+            kernel.remember(AgentMemory {
+                skipped_before: memory.skipped_before + skipped_before,
+                ..memory
             })?;
         }
         Ok(kernel)
@@ -137,24 +164,25 @@ fn remembered(pins: &Pins) -> Option<AgentMemory> {
 fn load(
     object: &[u8],
     log: bool,
-    [max_flows, max_ledger, ring_bytes]: [u32; 3],
+    [max_flows, max_ledger, ring_bytes, max_udp_flows]: [u32; 4],
     page: u32,
     pins: Option<&Pins>,
+    layout: &Layout,
 ) -> Result<Ebpf, KernelError> {
     lift_memory_limit();
-    let offsets = offsets::resolve()?;
     let log_level: u8 = if log { aya_log::Level::Debug as u8 } else { 0 };
     let mut loader = EbpfLoader::new();
     loader
         .map_max_entries("FLOWS", max_flows)
         .map_max_entries("LEDGER", max_ledger)
         .map_max_entries("EVENTS", ring_bytes)
+        .map_max_entries("UDP_FLOWS", max_udp_flows)
         .override_global(aya_log::LEVEL, &log_level, true);
     if !log {
         loader.map_max_entries("AYA_LOGS", page);
     }
-    for (global, offset) in &offsets {
-        loader.override_global(global, offset, true);
+    for (global, value) in &layout.globals {
+        loader.override_global(global, value, true);
     }
     if let Some(pins) = pins {
         for map in PINNED_MAPS {
@@ -162,22 +190,6 @@ fn load(
         }
     }
     Ok(loader.load(object)?)
-}
-
-/// Begins to count. A pinned link counts until its pin is removed.
-fn attach(ebpf: &mut Ebpf, btf: &Btf, pin: Option<(&Pins, u64)>) -> Result<(), KernelError> {
-    let program: &mut BtfTracePoint = program(ebpf, PROGRAM)?;
-    let failed = |error| KernelError::Program {
-        program: PROGRAM,
-        error,
-    };
-    program.load(PROGRAM, btf).map_err(failed)?;
-    let link = program.attach().map_err(failed)?;
-    if let Some((pins, name)) = pin {
-        let link: FdLink = program.take_link(link).map_err(failed)?.into();
-        link.pin(pins.link(name))?;
-    }
-    Ok(())
 }
 
 fn check_requirements() -> Result<(), KernelError> {

@@ -1,0 +1,41 @@
+//! UDP flows: one 5-tuple until it is silent for the idle time.
+
+use crate::{Address, LedgerKey};
+
+/// Key of UDP_FLOWS: one 5-tuple, and the cgroup of the local socket.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct UdpFlowKey {
+    /// Where it is counted.
+    pub key: LedgerKey,
+    /// The client's address.
+    pub client: Address,
+    /// The client's port, host order.
+    pub client_port: u16,
+    /// Zero.
+    pub padding: [u8; 6],
+}
+
+/// Value of UDP_FLOWS.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct UdpFlow {
+    /// When its first datagram arrived, nanoseconds since boot.
+    pub opened_at_ns: u64,
+    /// When its last datagram arrived, nanoseconds since boot.
+    pub last_at_ns: u64,
+    /// [`crate::source_class`] at the moment it opened.
+    pub source_class: u8,
+    /// Zero.
+    pub padding: [u8; 7],
+}
+
+const _: () = assert!(size_of::<UdpFlowKey>() == 56);
+const _: () = assert!(size_of::<UdpFlow>() == 24);
+
+#[cfg(feature = "user")]
+// SAFETY: repr(C), made of integers and byte arrays with explicit padding: every bit pattern is valid.
+unsafe impl aya::Pod for UdpFlowKey {}
+#[cfg(feature = "user")]
+// SAFETY: as above.
+unsafe impl aya::Pod for UdpFlow {}

@@ -1,0 +1,10 @@
+//! What the agent cannot do on its node: in, an error; out, a code for programs and a sentence for people.
+
+/// Something that the agent cannot do here, with what that means for the figures.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Degradation {
+    /// Stable, for programs.
+    pub code: &'static str,
+    /// One or two sentences: what is missing, and why.
+    pub sentence: String,
+}

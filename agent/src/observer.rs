@@ -1,0 +1,234 @@
+//! Everything that this node can tell, at one moment: in, the kernel's counters, whose pod each is, the doors that flows came by;
+//! out, an [`Observation`], which becomes a report and what /metrics shows.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Instant,
+};
+
+use flowskew_agent_ebpf::{Settings, WatchedKey};
+use rustix::fs::stat;
+
+use crate::{
+    assignment::Assignment,
+    config::RunConfig,
+    degradation::Degradation,
+    doors::{self, Doors},
+    kernel::{
+        Kernel, KernelError, Snapshot,
+        requirements::{self, State},
+    },
+    pods::{Cgroups, Pod, PodDirectory, PodLoad, PodLoads},
+};
+
+/// What this node can tell at one moment.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Observation {
+    /// The kernel's counters.
+    pub kernel: Snapshot,
+    /// The pods of the counters' cgroups, as far as they are known.
+    pub pods: HashMap<u64, Arc<Pod>>,
+    /// How busy the pods of the assigned endpoints are.
+    pub loads: Vec<PodLoad>,
+    /// Flows by front door; `None`: not looked up.
+    pub doors: Option<doors::Snapshot>,
+    /// What the agent cannot do here.
+    pub degradations: Vec<Degradation>,
+}
+
+/// The kernel programs and all that explains their counters.
+pub struct Observer {
+    kernel: Kernel,
+    pods: Option<(PodDirectory, PodLoads)>,
+    doors: Option<Doors>,
+    endpoints: HashSet<WatchedKey>,
+    /// What cannot change while the agent runs.
+    standing: Vec<Degradation>,
+    seeding: Option<Degradation>,
+}
+
+impl Observer {
+    /// Takes the programs, and finds what explains their counters; what is not there is a degradation.
+    pub fn new(mut kernel: Kernel, config: &RunConfig) -> Result<Self, KernelError> {
+        let mut standing = Vec::new();
+        let pods = match Cgroups::find(config.cgroup_root.as_deref()) {
+            Ok(cgroups) => {
+                kernel.set_cgroup_root(cgroups.root().to_owned());
+                let directory = PodDirectory::new(&cgroups);
+                Some((directory, PodLoads::new(cgroups, &config.node_netns)))
+            }
+            Err(error) => {
+                standing.push(error.degradation());
+                None
+            }
+        };
+        let node_netns = match stat(&config.node_netns) {
+            // The number of a namespace fits 32 bits.
+            Ok(found) => u32::try_from(found.st_ino).unwrap_or(0),
+            Err(error) => {
+                standing.push(Degradation {
+                    code: "unserved",
+                    sentence: format!(
+                        "attempts that the node's rules drop are not counted: {}: {error}; name the node's network namespace \
+                         with --node-netns",
+                        config.node_netns.display()
+                    ),
+                });
+                0
+            }
+        };
+        kernel.set(Settings {
+            udp_idle_ns: u64::try_from(config.udp_idle.as_nanos()).unwrap_or(u64::MAX),
+            node_netns,
+            padding: 0,
+        })?;
+        let doors = if config.no_front_doors {
+            None
+        } else {
+            let settings = doors::Settings {
+                node_netns: config.node_netns.clone(),
+                look_ups: config.door_lookups,
+                max_flows: config.maps.max_flows as usize,
+            };
+            match Doors::start(settings, kernel.take_door_memory()?) {
+                Ok(doors) => Some(doors),
+                Err(error) => {
+                    standing.push(Degradation {
+                        code: doors::DEGRADATION,
+                        sentence: error.to_string(),
+                    });
+                    None
+                }
+            }
+        };
+        for degradation in &standing {
+            tracing::warn!("{}", degradation.sentence);
+        }
+        Ok(Self {
+            kernel,
+            pods,
+            doors,
+            endpoints: HashSet::new(),
+            standing,
+            seeding: seeding_is_partial(),
+        })
+    }
+
+    /// The kernel programs.
+    pub fn kernel(&mut self) -> &mut Kernel {
+        &mut self.kernel
+    }
+
+    /// What takes the records of the ring to the look-up of front doors.
+    pub fn door_sink(&self) -> Option<crate::events::Sink> {
+        self.doors.as_ref().map(Doors::sink)
+    }
+
+    /// Makes the programs follow an assignment.
+    pub fn assign(&mut self, assignment: &Assignment) -> Result<(), KernelError> {
+        assignment.apply(&mut self.kernel)?;
+        let changed = self.endpoints != assignment.endpoints;
+        self.endpoints.clone_from(&assignment.endpoints);
+        // Flows that are open at an endpoint that was not watched until now have to be looked up.
+        if changed { self.reconcile_doors() } else { Ok(()) }
+    }
+
+    /// Takes up the flows that are open already. Why it could not, if so.
+    pub fn seed(&mut self) -> Result<Option<String>, KernelError> {
+        let failed = self.kernel.seed().err().map(|error| error.to_string());
+        if let Some(error) = &failed {
+            let sentence =
+                format!("flows that were open when the agent began to count are not in 'established': {error}");
+            tracing::warn!("{sentence}");
+            self.seeding = Some(Degradation {
+                code: "seeding",
+                sentence,
+            });
+        }
+        self.reconcile_doors()?;
+        Ok(failed)
+    }
+
+    /// Looks for flows whose end was not seen, in the kernel's table and among the doors.
+    pub fn reconcile(&mut self) -> Result<(), KernelError> {
+        self.kernel.reconcile()?;
+        self.reconcile_doors()
+    }
+
+    fn reconcile_doors(&mut self) -> Result<(), KernelError> {
+        match &self.doors {
+            Some(doors) => doors.reconcile(&self.endpoints, |visit| self.kernel.visit_flows(visit)),
+            None => Ok(()),
+        }
+    }
+
+    /// Learns whose pod a cgroup is, while it is there.
+    pub fn resolve(&mut self, cgroup: impl IntoIterator<Item = u64>) {
+        if let Some((directory, _)) = &mut self.pods {
+            directory.resolve(cgroup);
+        }
+    }
+
+    /// When to call [`Observer::resolve`] without a cgroup.
+    pub fn resolve_due(&self) -> Option<Instant> {
+        self.pods.as_ref().and_then(|(directory, _)| directory.due())
+    }
+
+    /// Reads everything.
+    pub fn observe(&mut self) -> Result<Observation, KernelError> {
+        // Before the kernel's counters, so that no door has more flows than its endpoint.
+        let doors = self.doors.as_ref().map(Doors::snapshot);
+        let kernel = self.kernel.snapshot()?;
+        let mut observation = Observation {
+            degradations: self.degradations(doors.as_ref()),
+            kernel,
+            doors,
+            ..Observation::default()
+        };
+        if let Some((directory, loads)) = &mut self.pods {
+            let entries = &observation.kernel.entries;
+            directory.resolve(entries.iter().map(|(key, _)| key.cgroup_id));
+            observation.pods = entries
+                .iter()
+                .filter_map(|(key, _)| Some((key.cgroup_id, Arc::clone(directory.pod(key.cgroup_id)?))))
+                .collect();
+            let of_endpoints = entries.iter().filter_map(|(key, _)| {
+                self.endpoints.contains(&key.endpoint()).then_some(())?;
+                observation.pods.get(&key.cgroup_id).map(Arc::as_ref)
+            });
+            let read = loads.read(of_endpoints);
+            observation.loads = read.pods;
+            observation.degradations.extend(read.degradations);
+            observation.degradations.extend(directory.degradation());
+        }
+        Ok(observation)
+    }
+
+    fn degradations(&self, doors: Option<&doors::Snapshot>) -> Vec<Degradation> {
+        let doors = doors
+            .and_then(|doors| doors.degraded.clone())
+            .map(|sentence| Degradation {
+                code: doors::DEGRADATION,
+                sentence,
+            });
+        self.standing
+            .iter()
+            .chain(self.kernel.degradations())
+            .chain(&self.seeding)
+            .cloned()
+            .chain(doors)
+            .collect()
+    }
+}
+
+/// Open flows of other processes are found from the host's pid namespace only.
+fn seeding_is_partial() -> Option<Degradation> {
+    match requirements::pid_namespace() {
+        State::Degraded(why) => Some(Degradation {
+            code: "seeding",
+            sentence: format!("flows that were open when the agent began to count are not all in 'established': {why}"),
+        }),
+        State::Met(_) | State::Missing(_) => None,
+    }
+}

@@ -1,13 +1,19 @@
 //! `flowskew-agent check`: says what this machine offers and what is missing, then tries to load and attach for real.
 
+use std::{collections::HashSet, path::Path};
+
 use comfy_table::{Table, presets};
+use flowskew_agent_ebpf::{PROTOCOL_UDP, WatchedKey};
 
 use crate::{
     config::MapSizes,
+    degradation::Degradation,
+    doors::{self, conntrack::Conntrack},
     kernel::{
         Kernel, KernelError,
         requirements::{self, State},
     },
+    pods::Cgroups,
 };
 
 /// Prints the table. Fails when the agent cannot run here.
@@ -30,18 +36,18 @@ pub fn run() -> anyhow::Result<()> {
         table.add_row([mark, requirement.name, text]);
     }
     if missing == 0 {
-        let (mark, text) = match try_kernel() {
-            Ok(Ok(())) => ("ok", "the programs load, attach and find open flows".to_owned()),
-            Ok(Err(error)) => (
-                "less",
-                format!("they load and attach, but flows that are open at start are not found: {error}"),
-            ),
+        match try_kernel() {
+            Ok(less) => {
+                table.add_row(["ok", "kernel programs", "they load, attach and count"]);
+                for degradation in &less {
+                    table.add_row(["less", degradation.code, &degradation.sentence]);
+                }
+            }
             Err(error) => {
                 missing += 1;
-                ("MISSING", error.to_string())
+                table.add_row(["MISSING", "kernel programs", &error.to_string()]);
             }
-        };
-        table.add_row([mark, "kernel programs", &text]);
+        }
     }
     println!("{table}");
     anyhow::ensure!(
@@ -51,8 +57,8 @@ pub fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether the programs run, and then whether they find open flows.
-fn try_kernel() -> Result<Result<(), KernelError>, KernelError> {
+/// Whether the programs run, and then what they cannot do here.
+fn try_kernel() -> Result<Vec<Degradation>, KernelError> {
     let sizes = MapSizes {
         max_flows: 65_536,
         max_ledger: 4_096,
@@ -60,5 +66,42 @@ fn try_kernel() -> Result<Result<(), KernelError>, KernelError> {
         max_udp_flows: 1_024,
         kernel_log: false,
     };
-    Ok(Kernel::start(&sizes, None)?.seed())
+    let mut kernel = Kernel::start(&sizes, None)?;
+    let mut less = Vec::new();
+    let mut note = |code, meaning: &str, error: String| {
+        less.push(Degradation {
+            code,
+            sentence: format!("{meaning}: {error}"),
+        });
+    };
+    if let Err(error) = kernel.seed() {
+        note(
+            "seeding",
+            "flows that are open at start are not found",
+            error.to_string(),
+        );
+    }
+    if let Err(error) = kernel.reconcile() {
+        let meaning = "flows whose end was not seen stay, and silent UDP flows end only when their client speaks again";
+        note("expiry", meaning, error.to_string());
+    }
+    match Cgroups::find(None) {
+        Ok(cgroups) => kernel.set_cgroup_root(cgroups.root().to_owned()),
+        Err(error) => less.push(error.degradation()),
+    }
+    // Nothing listens at port 0: this only attaches the program.
+    kernel.watch(&HashSet::from([WatchedKey {
+        address: [0; 16],
+        port: 0,
+        protocol: PROTOCOL_UDP,
+        padding: 0,
+    }]))?;
+    less.extend_from_slice(kernel.degradations());
+    if let Err(error) = Conntrack::open(Path::new("/proc/self/ns/net")) {
+        less.push(Degradation {
+            code: doors::DEGRADATION,
+            sentence: format!("front doors are not looked up: {error}"),
+        });
+    }
+    Ok(less)
 }

@@ -13,6 +13,7 @@ pub mod convert;
 pub mod degradation;
 pub mod doors;
 pub mod events;
+pub mod forgetting;
 pub mod http;
 pub mod kernel;
 pub mod metrics;

@@ -15,6 +15,7 @@ use crate::{
     config::RunConfig,
     degradation::Degradation,
     doors::{self, Doors},
+    forgetting::Forgetting,
     kernel::{
         Kernel, KernelError, Snapshot,
         requirements::{self, State},
@@ -43,9 +44,11 @@ pub struct Observer {
     pods: Option<(PodDirectory, PodLoads)>,
     doors: Option<Doors>,
     endpoints: HashSet<WatchedKey>,
+    forgotten: Forgetting,
     /// What cannot change while the agent runs.
     standing: Vec<Degradation>,
     seeding: Option<Degradation>,
+    expiry: Option<Degradation>,
 }
 
 impl Observer {
@@ -102,17 +105,23 @@ impl Observer {
                 }
             }
         };
-        for degradation in &standing {
+        for degradation in standing.iter().chain(kernel.degradations()) {
             tracing::warn!("{}", degradation.sentence);
         }
-        Ok(Self {
+        let mut observer = Self {
             kernel,
             pods,
             doors,
             endpoints: HashSet::new(),
+            forgotten: Forgetting::default(),
             standing,
             seeding: seeding_is_partial(),
-        })
+            expiry: None,
+        };
+        // Pods that were counted while no agent ran may end soon.
+        let counted = observer.kernel.snapshot()?;
+        observer.resolve(counted.entries.iter().map(|(key, _)| key.cgroup_id));
+        Ok(observer)
     }
 
     /// The kernel programs.
@@ -152,8 +161,45 @@ impl Observer {
 
     /// Looks for flows whose end was not seen, in the kernel's table and among the doors.
     pub fn reconcile(&mut self) -> Result<(), KernelError> {
-        self.kernel.reconcile()?;
+        let reconciled = self.kernel.reconcile();
+        self.note_expiry(reconciled, "flows whose end was not seen stay in 'established'");
         self.reconcile_doors()
+    }
+
+    /// Closes UDP flows that are silent.
+    pub fn expire(&mut self) {
+        let expired = self.kernel.expire();
+        self.note_expiry(
+            expired,
+            "UDP flows that are silent are closed only when their client speaks again",
+        );
+    }
+
+    fn note_expiry(&mut self, result: Result<(), KernelError>, meaning: &str) {
+        if let Err(error) = result
+            && self.expiry.is_none()
+        {
+            let sentence =
+                format!("{meaning}: the kernel does not walk over maps, as Linux 5.13 and newer do: {error}");
+            tracing::warn!("{sentence}");
+            self.expiry = Some(Degradation {
+                code: "expiry",
+                sentence,
+            });
+        }
+    }
+
+    /// Forgets counters that can never change again: of cgroups that are gone, when all has been reported for a while.
+    pub fn forget(&mut self) -> Result<(), KernelError> {
+        let Some((directory, _)) = &mut self.pods else {
+            return Ok(());
+        };
+        let entries = self.kernel.snapshot()?.entries;
+        let gone = directory.gone(entries.iter().map(|(key, _)| key.cgroup_id));
+        for key in self.forgotten.due(entries, &gone, Instant::now()) {
+            self.kernel.forget(&key)?;
+        }
+        Ok(())
     }
 
     fn reconcile_doors(&mut self) -> Result<(), KernelError> {
@@ -216,6 +262,7 @@ impl Observer {
             .iter()
             .chain(self.kernel.degradations())
             .chain(&self.seeding)
+            .chain(&self.expiry)
             .cloned()
             .chain(doors)
             .collect()

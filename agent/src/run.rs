@@ -1,7 +1,7 @@
 //! `flowskew-agent run`: one task owns the kernel programs, the queue of reports and the stream's state. In, ticks, what
 //! happens upstream, and signals; out, reports and what is published for /metrics.
 
-use std::{collections::HashSet, time::Duration};
+use std::time::Duration;
 
 use anyhow::Context;
 use flowskew_agent_ebpf::AgentMemory;
@@ -86,7 +86,6 @@ pub async fn run(config: RunConfig) -> anyhow::Result<()> {
         ticker: ticker(config.report_interval),
         observer,
         stream: None,
-        untended: HashSet::new(),
         publisher,
         config,
     };
@@ -108,8 +107,8 @@ pub async fn run(config: RunConfig) -> anyhow::Result<()> {
             Some(event) = upstream_events.recv() => agent.upstream(event)?,
             Some(cgroup) = cgroups.recv() => agent.observer.resolve([cgroup]),
             () = sleep_until(resolve_at.unwrap_or_else(Instant::now)), if resolve_at.is_some() => agent.observer.resolve([]),
-            _ = expire.tick() => agent.tend("closing silent UDP flows", |observer| observer.kernel().expire()),
-            _ = reconcile.tick(), if agent.ready() => agent.tend("looking for flows that are gone", Observer::reconcile),
+            _ = expire.tick() => agent.observer.expire(),
+            _ = reconcile.tick(), if agent.ready() => agent.tend(),
             _ = terminate.recv() => break,
             _ = tokio::signal::ctrl_c() => break,
             stopped = &mut http => stopped?.context("the HTTP port stopped")?,
@@ -161,8 +160,6 @@ fn ticker(interval: Duration) -> Interval {
 struct Agent {
     config: RunConfig,
     observer: Observer,
-    /// Tasks that have failed, so that each is said once.
-    untended: HashSet<&'static str>,
     queue: ReportQueue,
     ticker: Interval,
     stream: Option<mpsc::Sender<AgentMessage>>,
@@ -208,12 +205,15 @@ impl Agent {
         Ok(())
     }
 
-    /// Does something that counting does not depend on; a failure is said once.
-    fn tend(&mut self, what: &'static str, task: impl FnOnce(&mut Observer) -> Result<(), KernelError>) {
-        if let Err(error) = task(&mut self.observer)
-            && self.untended.insert(what)
-        {
-            tracing::warn!("{what} does not work here: {error}");
+    /// Does what counting does not depend on.
+    fn tend(&mut self) {
+        let mut tended = self.observer.reconcile();
+        // What is forgotten must have arrived.
+        if tended.is_ok() && self.queue.pending() == 0 {
+            tended = self.observer.forget();
+        }
+        if let Err(error) = tended {
+            tracing::warn!("looking for flows and counters that are gone: {error}");
         }
     }
 

@@ -21,6 +21,9 @@ const COST_GOAL: f64 = 0.5;
 /// Connections per second with the agent are at least this part of those without.
 const RATE_GOAL: f64 = 0.97;
 
+/// One figure of a sample, nanoseconds or a number of runs.
+type CostOf = fn(&cost::Sample) -> f64;
+
 /// Everything.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Results {
@@ -78,7 +81,7 @@ pub struct RateFigures {
 impl Results {
     /// Cost of a contender; nothing if it was not measured.
     pub fn cost_of(&self, contender: Contender) -> Option<CostFigures> {
-        let of = |value: fn(&cost::Sample) -> f64| figure(self.costs(contender).map(value));
+        let of = |value: CostOf| figure(self.costs(contender).map(value));
         Some(CostFigures {
             open: of(cost::Sample::open_ns)?,
             close: of(cost::Sample::close_ns)?,
@@ -117,7 +120,7 @@ impl Results {
 
     /// What is asked of the figures.
     pub fn goals(&self) -> Vec<Goal> {
-        let phases: [(&str, fn(&cost::Sample) -> f64); 3] = [
+        let phases: [(&str, CostOf); 3] = [
             ("an open", cost::Sample::open_ns),
             ("a close", cost::Sample::close_ns),
             ("a flow", cost::Sample::flow_ns),
@@ -166,7 +169,7 @@ impl Results {
     }
 
     /// The agent's cost to that of the cheaper peer of the same round.
-    fn to_the_cheaper_peer(&self, value: fn(&cost::Sample) -> f64) -> Option<Figure> {
+    fn to_the_cheaper_peer(&self, value: CostOf) -> Option<Figure> {
         figure(self.cost.rounds.iter().filter_map(|round| {
             let peers = round.iter().filter(|(contender, _)| contender.is_peer());
             let cheaper = peers.map(|(_, sample)| value(sample)).min_by(f64::total_cmp)?;

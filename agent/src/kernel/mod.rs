@@ -321,6 +321,14 @@ impl Kernel {
         })
     }
 
+    /// Forgets the counters of a key. Only for keys that no socket can count on any more.
+    pub fn forget(&mut self, key: &LedgerKey) -> Result<(), KernelError> {
+        match self.ledger.remove(key) {
+            Ok(()) | Err(MapError::KeyNotFound) => Ok(()),
+            Err(error) => Err(KernelError::Map { map: "LEDGER", error }),
+        }
+    }
+
     /// Calls `visit` with each open flow that is tracked, of TCP and UDP.
     pub fn visit_flows(&self, visit: &mut dyn FnMut(&Flow)) -> Result<(), KernelError> {
         batch::visit(

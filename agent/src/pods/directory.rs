@@ -130,6 +130,17 @@ impl PodDirectory {
         self.known.get(&cgroup_id)?.pod.as_ref()
     }
 
+    /// Those of these cgroups that were there once and are not any more. Looks through the whole tree; finds none when it cannot.
+    pub fn gone(&mut self, ids: impl IntoIterator<Item = u64>) -> HashSet<u64> {
+        self.turn += 1;
+        self.last_walk = self.walk();
+        if !matches!(self.last_walk, Walk::Whole { .. }) {
+            return HashSet::new();
+        }
+        let was_there_only = |id: &u64| self.known.get(id).is_some_and(|entry| entry.found < self.turn);
+        ids.into_iter().filter(was_there_only).collect()
+    }
+
     /// Why pods may be missing, by the last look at the tree.
     pub fn degradation(&self) -> Option<Degradation> {
         let root = self.root.display();

@@ -12,12 +12,19 @@ pub enum Protocol {
     Udp,
 }
 
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Protocol {
+    /// As Kubernetes writes it; also the label value in metrics.
+    pub const fn label(self) -> &'static str {
+        match self {
             Self::Tcp => "TCP",
             Self::Udp => "UDP",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.label())
     }
 }
 
@@ -150,21 +157,4 @@ impl Counts {
     pub fn closed_total(&self) -> u64 {
         self.closed.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
-}
-
-/// What an agent could not count or tell, cumulative since the start of its epoch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct AgentLosses {
-    /// Events that found the ring buffer full.
-    pub ring_full: u64,
-    /// Flows that could not be tracked.
-    pub flows_full: u64,
-    /// Flows that found no room in the kernel's ledger.
-    pub ledger_full: u64,
-    /// Closes of flows that were not tracked.
-    pub orphan_close: u64,
-    /// Flows whose end was not seen when it happened, and was counted later.
-    pub orphan_flow: u64,
-    /// Reports dropped from the agent's full queue.
-    pub reports_dropped: u64,
 }

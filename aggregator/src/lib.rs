@@ -7,6 +7,7 @@
 //! - [`assignment`]: the view becomes what each agent is to watch
 //! - [`ingest`]: agents' gRPC streams become plain reports; assignments and acknowledgements go back
 //! - [`ledger`]: a node's cumulative counters become flows per bucket of time
+//! - [`node`]: what an agent says of itself
 //! - [`state`]: the one task that owns the view and the ledgers; figures leave
 //! - [`analysis`]: figures become skew, verdict and findings (pure)
 //! - [`view`]: figures and analysis become a [`report::ServiceReport`]
@@ -24,6 +25,7 @@ pub mod flow;
 pub mod ingest;
 pub mod ledger;
 pub mod metrics;
+pub mod node;
 pub mod report;
 pub mod state;
 pub mod view;

@@ -8,9 +8,11 @@
 //! - significance: is it more than chance?
 //! - balancer: which load-balancer model do the nodes' flows fit?
 //! - findings: what causes the skew, in order
+//! - evidence: is the pod with most flows also the busiest?
 //! - sentences, words: the same for people
 
 mod balancer;
+mod evidence;
 mod findings;
 mod sentences;
 mod shares;
@@ -25,7 +27,7 @@ use crate::report::{BalancerModel, BalancerVerdict, Finding, FlowKind, NodeExpec
 use shares::Split;
 
 /// One Service port over one window.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ServiceInput {
     /// "namespace/name", for sentences.
     pub service: String,
@@ -47,7 +49,7 @@ pub struct NodeInput {
 }
 
 /// A ready endpoint and its flows of source class external.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct EndpointInput {
     /// Name of the pod.
     pub pod: String,
@@ -57,6 +59,19 @@ pub struct EndpointInput {
     pub new: u64,
     /// Flows that are open now.
     pub established: u64,
+    /// How busy the pod was within the window; `None` when not known.
+    pub load: Option<LoadInput>,
+}
+
+/// How busy a pod was. `None` is not known.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LoadInput {
+    /// CPUs used, on average.
+    pub cpu_cores: Option<f64>,
+    /// Part of the time in which its CPU limit kept it waiting, 0 to 1.
+    pub throttled_share: Option<f64>,
+    /// Connections that found its accept queue full.
+    pub listen_overflows: Option<u64>,
 }
 
 /// What the analysis found.
@@ -138,7 +153,18 @@ pub fn analyse(input: &ServiceInput) -> Result<Analysis, AnalysisError> {
             model: balancer::verdict(&established, &silent).model,
         },
     );
-    let findings = findings::findings(&subjects.0, &subjects.1, &silent);
+    let mut findings = findings::findings(&subjects.0, &subjects.1, &silent);
+    if let Some(first) = findings.first_mut() {
+        let split = if first.kind == FlowKind::New {
+            &new
+        } else {
+            &established
+        };
+        if let Some(evidence) = evidence::hot_pod(split).filter(|_| testable) {
+            first.sentence.push(' ');
+            first.sentence.push_str(&evidence);
+        }
+    }
     let headline = match findings.first() {
         Some(finding) => finding.sentence.clone(),
         None => sentences::quiet(&subjects.0, &subjects.1),

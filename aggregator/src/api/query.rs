@@ -50,21 +50,38 @@ impl Parameters {
         }
     }
 
-    /// The port asked for by number or name, or the only one.
+    /// The port asked for by number, name, or number and protocol; or the only one.
     pub(super) fn port<'a>(&self, service: &str, ports: &'a [PortFigures]) -> Result<&'a PortFigures, ApiError> {
-        let listed = || ports.iter().map(describe).collect::<Vec<_>>().join(", ");
-        match (&self.port, ports) {
-            (None, [only]) => Ok(only),
-            (None, _) => Err(ApiError::bad_request(format!(
-                "{service} has several ports, choose one: {}",
-                listed()
+        let listed = |ports: &[&PortFigures]| ports.iter().map(|port| describe(port)).collect::<Vec<_>>().join(", ");
+        let all: Vec<&PortFigures> = ports.iter().collect();
+        let asked = self.port.as_deref().unwrap_or_default();
+        let found: Vec<&PortFigures> = match &self.port {
+            None => all.clone(),
+            Some(_) => all.iter().copied().filter(|port| is_called(port, asked)).collect(),
+        };
+        match found.as_slice() {
+            [only] => Ok(only),
+            [] => Err(ApiError::not_found(format!(
+                "{service} has no port {asked}; it has {}",
+                listed(&all)
             ))),
-            (Some(port), _) => ports
-                .iter()
-                .find(|found| found.port.to_string() == *port || found.port_name == *port && !port.is_empty())
-                .ok_or_else(|| ApiError::not_found(format!("{service} has no port {port}; it has {}", listed()))),
+            several => Err(ApiError::bad_request(format!(
+                "{service} has several ports{}, choose one: {}",
+                if asked.is_empty() {
+                    String::new()
+                } else {
+                    format!(" {asked}")
+                },
+                listed(several)
+            ))),
         }
     }
+}
+
+fn is_called(port: &PortFigures, asked: &str) -> bool {
+    asked == port.port.to_string()
+        || asked.eq_ignore_ascii_case(&format!("{}/{}", port.port, port.protocol))
+        || !asked.is_empty() && asked == port.port_name
 }
 
 fn within_retention(window_ms: u64) -> Result<(), ApiError> {

@@ -37,7 +37,7 @@ pub(super) async fn report(
     let figures = figures(&api, Scope::Service(service.clone()), window).await?;
     if figures.ports.is_empty() {
         return Err(ApiError::not_found(format!(
-            "there is no Service {service} with a selector or endpoints and a TCP port"
+            "there is no Service {service} with a selector or endpoints and a TCP or UDP port"
         )));
     }
     let port = parameters.port(&service.to_string(), &figures.ports)?.clone();

@@ -6,13 +6,17 @@ use std::sync::Arc;
 
 use ipnet::Ipv6Net;
 
-use crate::cluster::ClusterView;
-use crate::flow::{EndpointKey, SourceClass};
+use crate::cluster::{ClusterView, ServicePort, ServiceView};
+use crate::flow::{EndpointKey, Protocol, SourceClass};
+use crate::report::DoorKind;
 
 /// Endpoints that one agent is told: as many as its kernel map holds.
 pub const MAX_ENDPOINTS: usize = 4096;
 /// Prefixes that every agent is told: half of what its kernel map holds, and under a megabyte on the wire.
 pub const MAX_PREFIXES: usize = 32_768;
+
+/// Front doors that one agent is told, about a megabyte on the wire.
+pub const MAX_FRONT_DOORS: usize = 16_384;
 
 /// Addresses of one source class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,8 +36,44 @@ pub struct Assignment {
     pub endpoints: Arc<[EndpointKey]>,
     /// Cluster-wide. The longest prefix of an address decides; an address without one is external.
     pub prefixes: Arc<[ClassPrefix]>,
+    /// Where Services can be dialled on any node.
+    pub front_doors: FrontDoors,
+    /// Addresses of the node, where the node ports are.
+    pub node_addresses: BTreeSet<Ipv6Addr>,
     /// How often to report, in milliseconds.
     pub report_interval_ms: u32,
+}
+
+impl Assignment {
+    /// Where Services can be dialled on this node, at most [`MAX_FRONT_DOORS`]: node ports first, then what comes from
+    /// outside, then cluster addresses.
+    pub fn front_doors(&self) -> impl Iterator<Item = EndpointKey> {
+        let node_ports = self.node_addresses.iter().flat_map(|&address| {
+            self.front_doors
+                .node_ports
+                .iter()
+                .map(move |&(port, protocol)| EndpointKey {
+                    address,
+                    port,
+                    protocol,
+                })
+        });
+        node_ports
+            .chain(self.front_doors.outside.iter().copied())
+            .chain(self.front_doors.inside.iter().copied())
+            .take(MAX_FRONT_DOORS)
+    }
+}
+
+/// Where Services can be dialled. Ordered, and the same for every node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FrontDoors {
+    /// On every address of every node.
+    pub node_ports: Arc<[(u16, Protocol)]>,
+    /// Addresses of load balancers, and external addresses.
+    pub outside: Arc<[EndpointKey]>,
+    /// Cluster addresses.
+    pub inside: Arc<[EndpointKey]>,
 }
 
 /// The assignments of all nodes, before they have versions.
@@ -43,10 +83,16 @@ pub struct Plan {
     pub endpoints: BTreeMap<String, Arc<[EndpointKey]>>,
     /// The same for every node.
     pub prefixes: Arc<[ClassPrefix]>,
+    /// The same for every node.
+    pub front_doors: FrontDoors,
+    /// By node.
+    pub node_addresses: BTreeMap<String, BTreeSet<Ipv6Addr>>,
     /// Endpoints over [`MAX_ENDPOINTS`] of their node. Their flows are counted all the same.
     pub endpoints_left_out: usize,
     /// Prefixes over [`MAX_PREFIXES`]. Their clients are taken for external ones.
     pub prefixes_left_out: usize,
+    /// Front doors over [`MAX_FRONT_DOORS`] on the node that has most. Attempts there that reach no pod are not counted.
+    pub front_doors_left_out: usize,
 }
 
 /// Derives the assignments. Endpoints that are not ready are in it: their flows are still of interest.
@@ -69,11 +115,53 @@ pub fn plan(view: &ClusterView) -> Plan {
         })
         .collect();
     let prefixes = prefixes(view);
+    let front_doors = front_doors(view);
+    let node_addresses: BTreeMap<String, BTreeSet<Ipv6Addr>> = view
+        .nodes
+        .iter()
+        .map(|(node, addresses)| (node.clone(), addresses.iter().copied().filter(is_usable).collect()))
+        .collect();
+    let most = node_addresses.values().map(BTreeSet::len).max().unwrap_or(0) * front_doors.node_ports.len()
+        + front_doors.outside.len()
+        + front_doors.inside.len();
     Plan {
+        front_doors_left_out: most.saturating_sub(MAX_FRONT_DOORS),
+        front_doors,
+        node_addresses,
         endpoints,
         endpoints_left_out,
         prefixes_left_out: prefixes.len().saturating_sub(MAX_PREFIXES),
         prefixes: prefixes.into_iter().take(MAX_PREFIXES).collect(),
+    }
+}
+
+fn front_doors(view: &ClusterView) -> FrontDoors {
+    let ports = || {
+        view.services
+            .values()
+            .flat_map(|service| service.ports.iter().map(move |port| (service, port)))
+    };
+    let doors = |(service, port): (&ServiceView, &ServicePort), inside: bool| {
+        service
+            .addresses
+            .iter()
+            .filter(|(kind, _)| (*kind == DoorKind::ClusterIp) == inside)
+            .map(|(_, address)| EndpointKey {
+                address,
+                port: port.port,
+                protocol: port.protocol,
+            })
+            .collect::<Vec<_>>()
+    };
+    let all = |inside| ports().flat_map(|port| doors(port, inside)).collect::<BTreeSet<_>>();
+    FrontDoors {
+        node_ports: ports()
+            .filter_map(|(_, port)| Some((port.node_port?, port.protocol)))
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect(),
+        outside: all(false).into_iter().collect(),
+        inside: all(true).into_iter().collect(),
     }
 }
 
@@ -107,135 +195,4 @@ fn is_usable(address: &Ipv6Addr) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::cluster::{Endpoint, ObjectName, ServicePort, ServiceView};
-    use crate::flow::{Protocol, mapped};
-
-    fn ip(text: &str) -> Ipv6Addr {
-        mapped(text.parse().unwrap())
-    }
-
-    fn net(text: &str) -> Ipv6Net {
-        let (address, length) = text.split_once('/').unwrap();
-        let length: u8 = length.parse().unwrap();
-        Ipv6Net::new(ip(address), if text.contains(':') { length } else { length + 96 }).unwrap()
-    }
-
-    fn endpoint(node: &str, addresses: &[&str], ready: bool) -> Endpoint {
-        Endpoint {
-            pod: format!("pod-{}", addresses[0]),
-            pod_uid: String::new(),
-            node: node.to_owned(),
-            addresses: addresses.iter().map(|a| ip(a)).collect(),
-            port: 8883,
-            ready,
-            serving: ready,
-            terminating: false,
-            zone: String::new(),
-        }
-    }
-
-    fn service(endpoints: Vec<Endpoint>) -> ServiceView {
-        ServiceView {
-            external_traffic_policy: "Local".to_owned(),
-            session_affinity: "None".to_owned(),
-            ports: vec![ServicePort {
-                port: 443,
-                name: String::new(),
-                protocol: Protocol::Tcp,
-                endpoints,
-            }],
-        }
-    }
-
-    fn view(services: Vec<ServiceView>) -> ClusterView {
-        let name = |i: usize| ObjectName {
-            namespace: "ns".to_owned(),
-            name: format!("s{i}"),
-        };
-        ClusterView {
-            services: services
-                .into_iter()
-                .enumerate()
-                .map(|(i, service)| (name(i), service))
-                .collect(),
-            ..Default::default()
-        }
-    }
-
-    #[test]
-    fn each_node_gets_its_own_endpoints_once_and_in_order() {
-        let shared = || endpoint("b", &["10.1.0.9"], true);
-        let plan = plan(&view(vec![
-            service(vec![
-                endpoint("a", &["10.0.0.2", "fd00::2"], true),
-                endpoint("a", &["10.0.0.1"], false),
-                shared(),
-            ]),
-            service(vec![shared()]),
-        ]));
-        let addresses = |node: &str| -> Vec<String> {
-            plan.endpoints[node]
-                .iter()
-                .map(|key| key.address.to_canonical().to_string())
-                .collect()
-        };
-        assert_eq!(addresses("a"), ["10.0.0.1", "10.0.0.2", "fd00::2"]);
-        assert_eq!(addresses("b"), ["10.1.0.9"]);
-    }
-
-    #[test]
-    fn classes_by_prefix() {
-        let check = |pods: &[&str], nodes: &[&str], expected: &[(&str, SourceClass)]| {
-            let view = ClusterView {
-                pod_networks: pods.iter().map(|text| net(text)).collect(),
-                node_addresses: nodes.iter().map(|text| ip(text)).collect(),
-                ..Default::default()
-            };
-            let expected: Vec<ClassPrefix> = expected
-                .iter()
-                .map(|&(text, class)| ClassPrefix {
-                    network: net(text),
-                    class,
-                })
-                .collect();
-            assert_eq!(*plan(&view).prefixes, *expected, "{pods:?} {nodes:?}");
-        };
-        use SourceClass::{Node, Pod};
-        check(&[], &[], &[]);
-        check(&["10.244.1.0/24", "10.244.1.7/32"], &[], &[("10.244.1.0/24", Pod)]);
-        check(&["10.9.0.8/32", "10.9.0.9/32"], &[], &[("10.9.0.8/31", Pod)]);
-        check(
-            &["10.244.1.0/24", "10.9.0.7/32"],
-            &["192.168.0.4", "192.168.0.4"],
-            &[("192.168.0.4/32", Node), ("10.244.1.0/24", Pod), ("10.9.0.7/32", Pod)],
-        );
-        check(&["192.168.0.4/32"], &["192.168.0.4"], &[("192.168.0.4/32", Node)]);
-        check(
-            &["fd00:1::/64"],
-            &["fd00::4"],
-            &[("fd00::4/128", Node), ("fd00:1::/64", Pod)],
-        );
-    }
-
-    #[test]
-    fn an_excess_is_left_out_and_counted() {
-        let ips: Vec<String> = (0..MAX_ENDPOINTS + 3)
-            .map(|i| format!("10.7.{}.{}", i / 250, i % 250))
-            .collect();
-        let endpoints = ips.iter().map(|ip| endpoint("a", &[ip], true)).collect();
-        let plan = plan(&view(vec![service(endpoints)]));
-        assert_eq!(plan.endpoints["a"].len(), MAX_ENDPOINTS);
-        assert_eq!(plan.endpoints_left_out, 3);
-
-        // Every second address, so that nothing can be joined.
-        let far = |i: u32| Ipv6Net::from(mapped(std::net::IpAddr::V4((i * 2).into())));
-        let many = 1..=u32::try_from(MAX_PREFIXES).unwrap() + 5;
-        let plan = super::plan(&ClusterView {
-            pod_networks: many.map(far).collect(),
-            ..Default::default()
-        });
-        assert_eq!((plan.prefixes.len(), plan.prefixes_left_out), (MAX_PREFIXES, 5));
-    }
-}
+mod tests;

@@ -43,7 +43,7 @@ pub struct ReportArgs {
     #[arg(short, long, default_value = "default")]
     pub namespace: String,
 
-    /// Port of the Service, by number or name; needed when it has several
+    /// Port of the Service, by number, name, or number and protocol (53/UDP); needed when it has several
     #[arg(long)]
     pub port: Option<String>,
 

@@ -2,6 +2,7 @@
 
 mod args;
 mod client;
+mod evidence;
 mod number;
 mod table;
 

@@ -5,11 +5,14 @@ use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
+use super::evidence::{self, front_doors, gone, unserved};
 use super::number::{count, decimal, percent, plural, span};
-use crate::report::{EndpointRow, Losses, NodeRow, ServiceReport, Skew};
+use crate::report::{EndpointRow, NodeRow, ServiceReport, Skew};
 
-/// More endpoints than this do not fit a screen: then the highest and the lowest shares are shown.
+/// More endpoints than this do not fit a screen: then the highest and the lowest shares are shown. Lines about anything
+/// else take room from them.
 const MAX_ROWS: usize = 40;
+const MIN_ROWS: usize = 20;
 const MAX_NODES: usize = 12;
 /// Columns of numbers begin here.
 const FIRST_NUMBER: usize = 2;
@@ -24,15 +27,28 @@ const HEADER: [&str; 8] = [
     "SHARE",
 ];
 
-/// Renders a report for people: who it is about, each pod's shares, the nodes, the parts of the skew, the verdict, the
-/// headline, and what is missing.
+/// Renders a report for people: who it is about, each pod's shares, the nodes, the parts of the skew, the verdict, what
+/// else is known, the headline, and what is missing.
 pub fn render_table(report: &ServiceReport) -> String {
+    let beside: Vec<String> = [front_doors(report), gone(report), unserved(report)].concat();
+    let missing: Vec<String> = std::iter::once(headline(report))
+        .chain(report.notes.iter().map(|note| format!("Note: {note}")))
+        .chain(evidence::losses(&report.losses))
+        .collect();
     let mut sections = vec![header(report)];
     if !report.endpoints.is_empty() {
-        sections.push(endpoints(&report.endpoints));
+        // The headline and the first line about losses are always there.
+        let taken = beside.len() + missing.len() - 2;
+        sections.push(endpoints(
+            &report.endpoints,
+            MAX_ROWS.saturating_sub(taken).max(MIN_ROWS),
+        ));
         sections.push(format!("{}\n{}", nodes(&report.nodes), skews(report)));
     }
-    sections.push(format!("{}\n{}", headline(report), losses(&report.losses)));
+    if !beside.is_empty() {
+        sections.push(beside.join("\n"));
+    }
+    sections.push(missing.join("\n"));
     let mut text = sections.join("\n\n");
     text.push('\n');
     text
@@ -62,15 +78,19 @@ fn header(report: &ServiceReport) -> String {
     )
 }
 
-fn endpoints(rows: &[EndpointRow]) -> String {
+fn endpoints(rows: &[EndpointRow], room: usize) -> String {
     let mut table = Table::new();
+    // Columns of which nothing is known, or that have nothing to say, are not shown.
+    let cpu = rows.iter().any(|row| evidence::cpu(row) != "-");
+    let trouble = rows.iter().any(|row| !evidence::trouble(row).is_empty());
+    let header = HEADER.iter().copied();
     table
         .load_style(presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Disabled)
-        .set_header(HEADER);
-    let shown = shown(rows);
+        .set_header(header.chain(cpu.then_some("CPU")).chain(trouble.then_some("TROUBLE")));
+    let shown = shown(rows, room);
     for (_, row) in rows.iter().enumerate().filter(|(position, _)| shown.contains(position)) {
-        table.add_row([
+        let figures = [
             row.pod.clone(),
             row.node.clone(),
             count(row.new),
@@ -79,9 +99,17 @@ fn endpoints(rows: &[EndpointRow]) -> String {
             percent(Some(row.ideal_share)),
             count(row.established),
             percent(row.established_share),
-        ]);
+        ];
+        let cpu = cpu.then(|| evidence::cpu(row));
+        table.add_row(
+            figures
+                .into_iter()
+                .chain(cpu)
+                .chain(trouble.then(|| evidence::trouble(row))),
+        );
     }
-    for column in table.column_iter_mut().skip(FIRST_NUMBER) {
+    let numbers = HEADER.len() + usize::from(cpu) - FIRST_NUMBER;
+    for column in table.column_iter_mut().skip(FIRST_NUMBER).take(numbers) {
         column.set_cell_alignment(CellAlignment::Right);
     }
     let mut text: String = table.lines().map(|line| format!("{}\n", line.trim_end())).collect();
@@ -98,11 +126,11 @@ fn endpoints(rows: &[EndpointRow]) -> String {
 }
 
 /// Positions of the rows to show.
-fn shown(rows: &[EndpointRow]) -> HashSet<usize> {
+fn shown(rows: &[EndpointRow], room: usize) -> HashSet<usize> {
     let mut order: Vec<usize> = (0..rows.len()).collect();
-    if order.len() > MAX_ROWS {
+    if order.len() > room {
         order.sort_by_key(|&position| (rows[position].new, rows[position].established));
-        order.drain(MAX_ROWS / 2..rows.len() - MAX_ROWS / 2);
+        order.drain(room / 2..rows.len() - room.div_ceil(2));
     }
     order.into_iter().collect()
 }
@@ -168,34 +196,6 @@ fn headline(report: &ServiceReport) -> String {
         .skip(1)
         .map(|finding| format!("\nAlso: {}", finding.sentence));
     std::iter::once(report.headline.clone()).chain(more).collect()
-}
-
-fn losses(losses: &Losses) -> String {
-    if losses.none() {
-        return "losses: none".to_owned();
-    }
-    let mut parts: Vec<String> = [
-        (losses.ring_full, "events without room in the ring"),
-        (losses.flows_full, "flows not tracked"),
-        (losses.ledger_full, "flows without room in a ledger"),
-        (losses.orphan_close, "closes of flows that were not tracked"),
-        (losses.orphan_flow, "flows whose end was seen late"),
-        (losses.reports_dropped, "reports dropped by agents"),
-        (losses.entries_dropped, "ledger entries not kept"),
-        (
-            losses.flows_on_gone_endpoints,
-            "new flows on pods that are gone or not ready, not in the shares",
-        ),
-        (losses.unclassified, "new flows of unknown source, not in the shares"),
-    ]
-    .iter()
-    .filter(|(number, _)| *number > 0)
-    .map(|(number, what)| format!("{} {what}", count(*number)))
-    .collect();
-    if !losses.silent_nodes.is_empty() {
-        parts.push(format!("no reports from {}", losses.silent_nodes.join(", ")));
-    }
-    format!("losses: {}", parts.join("; "))
 }
 
 fn time(ms: u64) -> String {

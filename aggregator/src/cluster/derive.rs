@@ -6,6 +6,7 @@ use ipnet::Ipv6Net;
 
 use super::facts::{NodeFacts, PodFacts, PortFacts, ServiceFacts, SliceEndpoint, SliceFacts};
 use super::view::{ClusterView, Endpoint, ObjectName, ServicePort, ServiceView};
+use crate::ledger::PodUid;
 
 /// A change of one kind of object.
 pub(super) enum Change {
@@ -54,7 +55,15 @@ impl Objects {
             self.slices.as_ref()?,
         );
         let mut view = ClusterView {
-            nodes: nodes.keys().map(|node| node.name.clone()).collect(),
+            nodes: nodes
+                .iter()
+                .map(|(name, node)| (name.name.clone(), node.addresses.iter().copied().collect()))
+                .collect(),
+            pods: pods
+                .iter()
+                .filter(|(_, pod)| !pod.uid.is_empty())
+                .map(|(name, pod)| (pod.uid.clone(), name.clone()))
+                .collect(),
             ..Default::default()
         };
         for node in nodes.values() {
@@ -94,6 +103,7 @@ impl Objects {
             let service = ServiceView {
                 external_traffic_policy: service.external_traffic_policy.clone(),
                 session_affinity: service.session_affinity.clone(),
+                addresses: service.addresses.clone(),
                 ports,
             };
             view.services.insert(name.clone(), service);
@@ -126,7 +136,7 @@ fn service_port(
     pods: &HashMap<ObjectName, PodFacts>,
 ) -> ServicePort {
     // By unique id also: a StatefulSet's pod that is made anew has the name of the one before it.
-    let mut endpoints: BTreeMap<(String, String, String, u16), Endpoint> = BTreeMap::new();
+    let mut endpoints: BTreeMap<(String, String, PodUid, u16), Endpoint> = BTreeMap::new();
     for slice in slices {
         let targets = slice
             .ports
@@ -142,10 +152,11 @@ fn service_port(
             let Some(node) = node_of(service, found, pods) else {
                 continue;
             };
-            let key = (node.to_owned(), pod.clone(), found.pod_uid.clone(), target);
+            let pod_uid = uid_of(service, found, pods);
+            let key = (node.to_owned(), pod.clone(), pod_uid.clone(), target);
             let endpoint = endpoints.entry(key).or_insert_with(|| Endpoint {
                 pod,
-                pod_uid: found.pod_uid.clone(),
+                pod_uid,
                 node: node.to_owned(),
                 addresses: Default::default(),
                 port: target,
@@ -166,6 +177,7 @@ fn service_port(
         port: port.port,
         name: port.name.clone(),
         protocol: port.protocol,
+        node_port: port.node_port,
         endpoints: endpoints.into_values().collect(),
     }
 }
@@ -179,9 +191,22 @@ fn node_of<'a>(
     if !endpoint.node.is_empty() {
         return Some(&endpoint.node);
     }
-    let pod = ObjectName {
+    pod_of(service, endpoint, pods).map(|pod| pod.node.as_str())
+}
+
+/// The id that the slice names, in the form that agents tell it.
+fn uid_of(service: &ObjectName, endpoint: &SliceEndpoint, pods: &HashMap<ObjectName, PodFacts>) -> PodUid {
+    let pod = pod_of(service, endpoint, pods).filter(|pod| pod.api_uid == endpoint.pod_uid);
+    pod.map_or(&endpoint.pod_uid, |pod| &pod.uid).clone()
+}
+
+fn pod_of<'a>(
+    service: &ObjectName,
+    endpoint: &SliceEndpoint,
+    pods: &'a HashMap<ObjectName, PodFacts>,
+) -> Option<&'a PodFacts> {
+    pods.get(&ObjectName {
         namespace: service.namespace.clone(),
         name: endpoint.pod.clone(),
-    };
-    pods.get(&pod).map(|pod| pod.node.as_str())
+    })
 }

@@ -1,5 +1,6 @@
 //! Kubernetes objects enter; the few fields that are used leave. A field with an impossible value counts as absent.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv6Net};
@@ -7,10 +8,13 @@ use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 
 use super::derive::{Change, Update};
+use super::view::ServiceAddresses;
 use super::watch::Watched;
 use crate::flow::{Protocol, mapped};
+use crate::ledger::{PodUid, pod_uid};
 
 const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
+const STATIC_POD_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
 /// Of a Node.
 #[derive(PartialEq, Eq)]
@@ -22,6 +26,10 @@ pub(super) struct NodeFacts {
 /// Of a Pod that has an address or a node.
 #[derive(PartialEq, Eq)]
 pub(super) struct PodFacts {
+    /// As the API server has it; empty when not known.
+    pub(super) api_uid: PodUid,
+    /// As agents tell it, who read it from the name of the pod's cgroup.
+    pub(super) uid: PodUid,
     pub(super) node: String,
     pub(super) host_network: bool,
     pub(super) addresses: Vec<Ipv6Addr>,
@@ -33,15 +41,18 @@ pub(super) struct ServiceFacts {
     pub(super) has_selector: bool,
     pub(super) external_traffic_policy: String,
     pub(super) session_affinity: String,
+    pub(super) addresses: ServiceAddresses,
     pub(super) ports: Vec<PortFacts>,
 }
 
-/// Of a Service's port.
+/// Of a port.
 #[derive(PartialEq, Eq)]
 pub(super) struct PortFacts {
     pub(super) port: u16,
     pub(super) name: String,
     pub(super) protocol: Protocol,
+    /// Of a Service's port, if it has one.
+    pub(super) node_port: Option<u16>,
 }
 
 /// Of an EndpointSlice that belongs to a Service. Its `port` is the target port.
@@ -57,7 +68,7 @@ pub(super) struct SliceFacts {
 pub(super) struct SliceEndpoint {
     pub(super) address: Ipv6Addr,
     pub(super) pod: String,
-    pub(super) pod_uid: String,
+    pub(super) pod_uid: PodUid,
     pub(super) node: String,
     pub(super) zone: String,
     pub(super) ready: bool,
@@ -107,7 +118,13 @@ impl Watched for Pod {
             .collect();
         addresses.sort_unstable();
         addresses.dedup();
+        // The API server's copy of a static pod has an id of its own; the kubelet names the cgroup after this one.
+        let annotations = self.metadata.annotations.unwrap_or_default();
+        let hash = annotations.get(STATIC_POD_ANNOTATION);
+        let api_uid = uid(self.metadata.uid.as_deref());
         Some(PodFacts {
+            uid: hash.map_or_else(|| api_uid.clone(), |hash| uid(Some(hash))),
+            api_uid,
             node: spec.node_name?,
             host_network: spec.host_network.unwrap_or_default(),
             addresses,
@@ -131,12 +148,32 @@ impl Watched for Service {
             .ports
             .unwrap_or_default()
             .into_iter()
-            .filter_map(|p| port(p.name, Some(p.port), p.protocol))
+            .filter_map(|p| {
+                let node_port = p.node_port.and_then(number);
+                Some(PortFacts {
+                    node_port,
+                    ..port(p.name, Some(p.port), p.protocol)?
+                })
+            })
             .collect();
         if ports.is_empty() {
             return None;
         }
+        let balancer = self.status.and_then(|status| status.load_balancer).unwrap_or_default();
+        let ingress = balancer.ingress.unwrap_or_default();
         Some(ServiceFacts {
+            addresses: ServiceAddresses {
+                load_balancer: addresses(ingress.iter().filter_map(|point| point.ip.as_deref())),
+                external: addresses(spec.external_ips.iter().flatten().map(String::as_str)),
+                // "None" of a headless Service is no address.
+                cluster: addresses(
+                    spec.cluster_ips
+                        .iter()
+                        .flatten()
+                        .chain(&spec.cluster_ip)
+                        .map(String::as_str),
+                ),
+            },
             has_selector: spec.selector.is_some_and(|selector| !selector.is_empty()),
             external_traffic_policy: spec.external_traffic_policy.unwrap_or_else(|| "Cluster".to_owned()),
             session_affinity: spec.session_affinity.unwrap_or_else(|| "None".to_owned()),
@@ -182,7 +219,7 @@ fn endpoint(endpoint: k8s_openapi::api::discovery::v1::Endpoint) -> Option<Slice
         // Several addresses of one endpoint are interchangeable, and only the first is used by kube-proxy.
         address: parse_address(endpoint.addresses.first()?)?,
         pod: pod.name.unwrap_or_default(),
-        pod_uid: pod.uid.unwrap_or_default(),
+        pod_uid: uid(pod.uid.as_deref()),
         node: endpoint.node_name.unwrap_or_default(),
         zone: endpoint.zone.unwrap_or_default(),
         ready,
@@ -198,12 +235,27 @@ fn port(name: Option<String>, port: Option<i32>, protocol: Option<String>) -> Op
         Some("UDP") => Protocol::Udp,
         Some(_) => return None,
     };
-    let port = u16::try_from(port?).ok().filter(|&port| port != 0)?;
     Some(PortFacts {
-        port,
+        port: number(port?)?,
         name: name.unwrap_or_default(),
         protocol,
+        node_port: None,
     })
+}
+
+fn number(port: i32) -> Option<u16> {
+    u16::try_from(port).ok().filter(|&port| port != 0)
+}
+
+fn uid(text: Option<&str>) -> PodUid {
+    text.and_then(pod_uid).unwrap_or_else(|| "".into())
+}
+
+fn addresses<'a>(texts: impl Iterator<Item = &'a str>) -> BTreeSet<Ipv6Addr> {
+    texts
+        .filter_map(parse_address)
+        .filter(|address| !address.to_canonical().is_unspecified())
+        .collect()
 }
 
 fn parse_address(text: &str) -> Option<Ipv6Addr> {

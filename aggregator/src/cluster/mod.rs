@@ -26,7 +26,7 @@ use tokio::time::{Instant, sleep_until};
 
 pub use connect::{ConnectError, Connection, connect};
 pub use status::{SyncStatus, WatchState};
-pub use view::{ClusterView, Endpoint, ObjectName, ServicePort, ServiceView};
+pub use view::{ClusterView, Endpoint, ObjectName, PortName, ServiceAddresses, ServicePort, ServiceView};
 
 use derive::Objects;
 

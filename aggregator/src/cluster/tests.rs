@@ -398,3 +398,85 @@ fn a_slice_without_endpoints_may_say_null() {
     let facts = serde_json::from_value::<EndpointSlice>(slice).unwrap().facts().unwrap();
     assert!(facts.endpoints.is_empty() && facts.ports.is_empty());
 }
+
+#[test]
+fn where_services_can_be_dialled() {
+    let service = json!({
+        "spec": { "selector": { "a": "b" }, "clusterIP": "10.96.0.1", "clusterIPs": ["10.96.0.1", "fd00:96::1"],
+                  "externalIPs": ["198.51.100.7", "no address"],
+                  "ports": [{ "port": 443, "nodePort": 30443 }, { "name": "plain", "port": 80 }] },
+        "status": { "loadBalancer": { "ingress": [{ "ip": "203.0.113.9" }, { "hostname": "lb.example" }] } } });
+    let headless = json!({ "spec": { "selector": { "a": "b" }, "clusterIP": "None", "clusterIPs": ["None"],
+                                     "ports": [{ "port": 443 }] } });
+    let found = view(World {
+        services: vec![("ns/s", service), ("ns/headless", headless)],
+        ..Default::default()
+    });
+    let addresses: Vec<String> = found.services[&object_name("ns/s")]
+        .addresses
+        .iter()
+        .map(|(kind, address)| format!("{} {}", kind.code(), address.to_canonical()))
+        .collect();
+    assert_eq!(
+        addresses,
+        [
+            "load_balancer 203.0.113.9",
+            "external_ip 198.51.100.7",
+            "cluster_ip 10.96.0.1",
+            "cluster_ip fd00:96::1"
+        ]
+    );
+    let ports: Vec<Option<u16>> = found.services[&object_name("ns/s")]
+        .ports
+        .iter()
+        .map(|port| port.node_port)
+        .collect();
+    assert_eq!(ports, [Some(30443), None]);
+    assert_eq!(found.services[&object_name("ns/headless")].addresses.iter().count(), 0);
+}
+
+#[test]
+fn pods_have_the_ids_of_their_cgroups() {
+    let pod = |uid: &str, annotations: Value| {
+        json!({ "metadata": { "uid": uid, "annotations": annotations },
+                "spec": { "nodeName": "n", "containers": [] }, "status": { "phase": "Running", "podIP": "10.0.0.1" } })
+    };
+    let found = view(World {
+        services: vec![("ns/s", service(json!([{ "name": "http", "port": 80 }])))],
+        slices: vec![(
+            "ns/1",
+            slice(
+                "s",
+                json!({ "name": "http", "port": 8080 }),
+                json!([
+                    endpoint("plain", "n", "10.0.0.1", true),
+                    endpoint("static", "n", "10.0.0.2", true),
+                    endpoint("renewed", "n", "10.0.0.3", true)
+                ]),
+            ),
+        )],
+        pods: vec![
+            ("ns/plain", pod("uid-plain", json!({}))),
+            (
+                "ns/static",
+                pod(
+                    "uid-static",
+                    json!({ "kubernetes.io/config.mirror": "0123456789abcdef0123456789abcdef" }),
+                ),
+            ),
+            // The slice still speaks of the one before.
+            (
+                "ns/renewed",
+                pod("another", json!({ "kubernetes.io/config.mirror": "feed" })),
+            ),
+        ],
+        ..Default::default()
+    });
+    let ids: Vec<&str> = found.services[&object_name("ns/s")].ports[0]
+        .endpoints
+        .iter()
+        .map(|endpoint| &*endpoint.pod_uid)
+        .collect();
+    assert_eq!(ids, ["uid-plain", "uid-renewed", "0123456789abcdef0123456789abcdef"]);
+    assert_eq!(found.pods["uid-plain"], object_name("ns/plain"));
+}

@@ -10,22 +10,38 @@
 //! Every key is kept, endpoint or not, and joined with the endpoints when somebody asks: an endpoint that the API server
 //! tells late has lost nothing.
 //!
-//! Memory for one node, at most: [`MAX_KEYS`] keys of about 500 bytes, and 8 bytes for each bucket of an hour, key and
-//! source class in which a flow opened. With buckets of 10 s and one class: 14 MB when all 4,096 keys open flows in every
-//! bucket of the hour; about 0.4 MB for a node with 100 busy endpoints.
+//! A key belongs to one pod: to that which the report names, else to that which had the endpoint when the key was first
+//! seen. An address that another pod takes over is another key, and mixes nothing.
+//!
+//! Memory for one node, at most: [`MAX_KEYS`] keys of about 700 bytes, and 8 bytes for each bucket of an hour, key and
+//! source class in which a flow opened. With buckets of 10 s and one class: 15 MB when all 4,096 keys open flows in every
+//! bucket of the hour; about 0.4 MB for a node with 100 busy endpoints. Front doors come on top, as another series each,
+//! at most 64 a key; a pod has one to three.
 
 mod clock;
+mod key;
+mod load;
+mod report;
 mod series;
+mod unserved;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 pub use clock::ClockOffset;
+pub use key::{KeyLedger, Owner};
+pub use load::LoadRates;
+pub use report::{DoorCounts, DoorKey, Entry, LedgerKey, NodeReport, PodLoad, PodUid, Unserved, pod_uid};
 pub use series::{Series, Tick};
 
-use crate::flow::{AgentLosses, ByClass, Counts, EndpointKey, SourceClass};
+use crate::flow::{Counts, EndpointKey, SourceClass};
+use crate::node::{Degradation, DoorCoverage, NodeLosses};
+use crate::report::UnservedReason;
+use key::new_flows;
+use load::Loads;
+use unserved::UnservedLedger;
 
 /// Keys kept for one node.
 pub const MAX_KEYS: usize = 4096;
@@ -34,42 +50,8 @@ pub const RETENTION_MS: u64 = 3_600_000;
 /// Earlier epochs of a node whose late reports are recognised.
 const PAST_EPOCHS: usize = 8;
 
-/// Where a node counts: an endpoint key, and the cgroup of the socket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct LedgerKey {
-    /// Address, port and protocol.
-    pub endpoint: EndpointKey,
-    /// Tells two pods at one address apart; 0 if unknown.
-    pub cgroup_id: u64,
-}
-
-/// One key's counters.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    /// The key.
-    pub key: LedgerKey,
-    /// Its counters, by class.
-    pub classes: ByClass<Counts>,
-}
-
-/// A node's counters at one moment, checked.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct NodeReport {
-    /// One life of the kernel's counters.
-    pub epoch: u64,
-    /// From 1, growing with each report of the epoch.
-    pub sequence: u64,
-    /// When the counters were read, by the agent's clock.
-    pub taken_at_ms: u64,
-    /// When this copy was sent, by the agent's clock.
-    pub sent_at_ms: u64,
-    /// No key twice.
-    pub entries: Vec<Entry>,
-    /// What the agent lost.
-    pub losses: AgentLosses,
-    /// Entries that were left out because they made no sense.
-    pub invalid_entries: u64,
-}
+/// The endpoints of a node, and the pod of each; an empty id when the cluster knows an address only.
+pub type Endpoints = HashMap<EndpointKey, PodUid>;
 
 /// What became of a report.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,20 +66,6 @@ pub enum Outcome {
     Rejected(String),
 }
 
-/// One class of one key.
-#[derive(Debug, Clone, Default)]
-struct ClassLedger {
-    last: Counts,
-    opened: Series,
-}
-
-#[derive(Debug, Clone, Default)]
-struct KeyLedger {
-    /// In the newest report. What is not has no open flows.
-    present: bool,
-    classes: ByClass<ClassLedger>,
-}
-
 /// The ledger of one node.
 #[derive(Debug)]
 pub struct NodeLedger {
@@ -106,8 +74,13 @@ pub struct NodeLedger {
     sequence: u64,
     past_epochs: VecDeque<u64>,
     keys: BTreeMap<LedgerKey, KeyLedger>,
-    losses: AgentLosses,
-    entries_dropped: u64,
+    losses: NodeLosses,
+    loads: Loads,
+    unserved: UnservedLedger,
+    door_coverage: DoorCoverage,
+    degradations: Vec<Degradation>,
+    /// Since when the flows that opened are known, by our clock.
+    counting_since_ms: Option<u64>,
     /// Keys without room in the newest report: when room is found for them, their counts are not new.
     overflowing: bool,
 }
@@ -121,8 +94,12 @@ impl NodeLedger {
             sequence: 0,
             past_epochs: VecDeque::new(),
             keys: BTreeMap::new(),
-            losses: AgentLosses::default(),
-            entries_dropped: 0,
+            losses: NodeLosses::default(),
+            loads: Loads::default(),
+            unserved: UnservedLedger::default(),
+            door_coverage: DoorCoverage::default(),
+            degradations: Vec::new(),
+            counting_since_ms: None,
             overflowing: false,
         }
     }
@@ -137,14 +114,39 @@ impl NodeLedger {
         self.sequence
     }
 
-    /// What the agent lost since the start of the epoch.
-    pub fn losses(&self) -> AgentLosses {
+    /// What the agent lost since the start of the epoch, with the entries that found no room here.
+    pub fn losses(&self) -> NodeLosses {
         self.losses
     }
 
-    /// The most keys, since the start of the epoch, that one report had but that were not kept, or that it displaced.
-    pub fn entries_dropped(&self) -> u64 {
-        self.entries_dropped
+    /// How many front doors were looked up since the start of the epoch.
+    pub fn door_coverage(&self) -> DoorCoverage {
+        self.door_coverage
+    }
+
+    /// What the agent cannot do, as of the newest report.
+    pub fn degradations(&self) -> &[Degradation] {
+        &self.degradations
+    }
+
+    /// Since when every flow that opened is known, by our clock; `None` before the first report.
+    pub fn counting_since_ms(&self) -> Option<u64> {
+        self.counting_since_ms
+    }
+
+    /// The newest counters of a pod.
+    pub fn load(&self, pod: &str) -> Option<PodLoad> {
+        self.loads.newest(pod)
+    }
+
+    /// How busy a pod was since a moment; `None` with fewer than two reports.
+    pub fn load_since(&self, pod: &str, from_ms: u64) -> Option<LoadRates> {
+        self.loads.rates(pod, from_ms)
+    }
+
+    /// Attempts that reached no pod: where, why, how many since the start of the epoch, and by time.
+    pub fn unserved(&self) -> impl Iterator<Item = (&EndpointKey, UnservedReason, u64, &Series)> {
+        self.unserved.iter()
     }
 
     /// The bucket of a moment.
@@ -152,10 +154,11 @@ impl NodeLedger {
         Tick::try_from(at_ms / self.bucket_ms).unwrap_or(Tick::MAX)
     }
 
-    /// Takes a report whose counters were read at `at_ms` of our clock.
+    /// Takes a report whose counters were read at `at_ms` of our clock, in an epoch that began at `started_ms` of it.
     ///
-    /// When there is no room for all keys, those for which `is_endpoint` is true are preferred.
-    pub fn take(&mut self, report: &NodeReport, at_ms: u64, is_endpoint: impl Fn(&EndpointKey) -> bool) -> Outcome {
+    /// Keys of endpoints belong to the endpoint's pod, unless the report says whose they are; when there is no room for
+    /// all keys, they are preferred.
+    pub fn take(&mut self, report: &NodeReport, started_ms: u64, at_ms: u64, endpoints: &Endpoints) -> Outcome {
         let same_epoch = self.epoch == Some(report.epoch);
         if self.past_epochs.contains(&report.epoch) || same_epoch && report.sequence <= self.sequence {
             return Outcome::Stale;
@@ -165,6 +168,12 @@ impl NodeLedger {
         }
         if !same_epoch {
             self.start_epoch(report.epoch);
+            // What opened before is known only when it is told that nothing was missed.
+            self.counting_since_ms = Some(if report.sequence == 1 {
+                started_ms.min(at_ms)
+            } else {
+                at_ms
+            });
         }
         // Nobody knows when the flows of an unknown epoch opened, nor those of a key that had no room before.
         let first_is_new = if same_epoch {
@@ -173,25 +182,30 @@ impl NodeLedger {
             report.sequence == 1
         };
         let tick = self.tick(at_ms);
-        let (entries, lost) = self.with_room(&report.entries, is_endpoint);
+        let (entries, lost) = self.with_room(&report.entries, endpoints);
         self.overflowing = entries.len() < report.entries.len();
-        self.entries_dropped = self.entries_dropped.max(lost as u64 + report.invalid_entries);
         self.keys.values_mut().for_each(|key| key.present = false);
         for entry in entries {
             let known = same_epoch && self.keys.contains_key(&entry.key);
+            let endpoint_of = endpoints.get(&entry.key.endpoint).filter(|pod| !pod.is_empty());
             let key = self.keys.entry(entry.key).or_default();
-            key.present = true;
-            for (class, counts) in key.classes.iter_mut().zip(entry.classes) {
-                if known || first_is_new {
-                    class
-                        .opened
-                        .add(tick, new_flows(&class.last, &counts).unwrap_or(u32::MAX));
-                }
-                class.last = counts;
+            if let Some(pod) = endpoint_of.filter(|_| *key.owner() == Owner::Unknown) {
+                key.bind(pod, entry.key.cgroup_id != 0);
             }
+            key.take(entry, tick, known || first_is_new, endpoint_of);
         }
+        let no_room = self
+            .unserved
+            .take(&report.unserved, tick, same_epoch || report.sequence == 1);
         self.sequence = report.sequence;
-        self.losses = report.losses;
+        let dropped = lost as u64 + no_room as u64 + report.invalid_entries;
+        self.losses = NodeLosses {
+            entries_dropped: self.losses.entries_dropped.max(dropped),
+            ..report.losses
+        };
+        self.loads.take(&report.pods, at_ms);
+        self.door_coverage = report.door_coverage;
+        self.degradations.clone_from(&report.degradations);
         if same_epoch || report.sequence == 1 {
             Outcome::Taken
         } else {
@@ -199,52 +213,36 @@ impl NodeLedger {
         }
     }
 
-    /// The counters of an endpoint, over all cgroups, as of the newest report.
-    pub fn counts(&self, endpoint: &EndpointKey) -> ByClass<Counts> {
-        let mut sums = ByClass::<Counts>::default();
-        for key in self.of(endpoint).filter(|key| key.present) {
-            for (sum, class) in sums.iter_mut().zip(&key.classes) {
-                sum.add(&class.last);
-            }
-        }
-        sums
+    /// The ledgers at an endpoint, one a cgroup.
+    pub fn at(&self, endpoint: &EndpointKey) -> impl Iterator<Item = (&LedgerKey, &KeyLedger)> {
+        let key = |cgroup_id| LedgerKey {
+            endpoint: *endpoint,
+            cgroup_id,
+        };
+        self.keys.range(key(0)..=key(u64::MAX))
     }
 
-    /// Flows of an endpoint that opened in the buckets of a span, both ends included.
-    pub fn opened(&self, endpoint: &EndpointKey, from: Tick, to: Tick) -> ByClass<u64> {
-        let mut sums = ByClass::default();
-        for key in self.of(endpoint) {
-            for (sum, class) in sums.iter_mut().zip(&key.classes) {
-                *sum += class.opened.sum(from, to);
+    /// Says which pods have the node's endpoints now.
+    pub fn bind(&mut self, endpoints: &Endpoints) {
+        for (key, ledger) in &mut self.keys {
+            if let Some(pod) = endpoints.get(&key.endpoint).filter(|pod| !pod.is_empty()) {
+                ledger.bind(pod, key.cgroup_id != 0);
             }
         }
-        sums
     }
 
     /// Forgets buckets older than the retention, and keys that are gone and have none left.
     pub fn expire(&mut self, now_ms: u64) {
         let before = self.tick(now_ms.saturating_sub(RETENTION_MS));
-        self.keys.retain(|_, key| {
-            key.classes.iter_mut().for_each(|class| class.opened.expire(before));
-            key.present || key.classes.iter().any(|class| !class.opened.is_empty())
-        });
-    }
-
-    fn of(&self, endpoint: &EndpointKey) -> impl Iterator<Item = &KeyLedger> {
-        let key = |cgroup_id| LedgerKey {
-            endpoint: *endpoint,
-            cgroup_id,
-        };
-        self.keys.range(key(0)..=key(u64::MAX)).map(|(_, ledger)| ledger)
+        self.keys.retain(|_, key| key.expire(before));
+        self.unserved.expire(before);
+        self.loads.expire(now_ms);
     }
 
     /// The entries to keep, at most [`MAX_KEYS`], and how many keys are lost: those of the other entries, and those that
     /// the report lacks and that were forgotten to make room.
-    fn with_room<'a>(
-        &mut self,
-        entries: &'a [Entry],
-        is_endpoint: impl Fn(&EndpointKey) -> bool,
-    ) -> (Vec<&'a Entry>, usize) {
+    fn with_room<'a>(&mut self, entries: &'a [Entry], endpoints: &Endpoints) -> (Vec<&'a Entry>, usize) {
+        let is_endpoint = |key: &EndpointKey| endpoints.contains_key(key);
         let mut kept: Vec<&Entry> = entries.iter().collect();
         if kept.len() > MAX_KEYS {
             kept.sort_by_cached_key(|e| (!is_endpoint(&e.key.endpoint), !self.keys.contains_key(&e.key), e.key));
@@ -270,11 +268,11 @@ impl NodeLedger {
         for entry in &report.entries {
             let known = self.keys.get(&entry.key).filter(|_| same_epoch);
             for (class, now) in SourceClass::ALL.iter().zip(&entry.classes) {
-                let last = known.map(|key| key.classes[class.index()].last).unwrap_or_default();
+                let last = known.map(|key| key.last(class.index())).unwrap_or_default();
                 // A key that was away may have been forgotten by the kernel's ledger and counted afresh.
                 let backwards = known.is_some_and(|key| key.present) && goes_backwards(&last, now);
                 let baseline = !same_epoch && report.sequence != 1;
-                if backwards || !baseline && new_flows(&last, now).is_none() {
+                if backwards || !baseline && new_flows(last.opened, now.opened).is_none() {
                     let EndpointKey {
                         address,
                         port,
@@ -305,21 +303,13 @@ impl NodeLedger {
         if self.past_epochs.len() > PAST_EPOCHS {
             self.past_epochs.pop_front();
         }
-        // Windows go on over epochs; counters start at zero.
-        for key in self.keys.values_mut() {
-            key.classes.iter_mut().for_each(|class| class.last = Counts::default());
-        }
-        self.entries_dropped = 0;
+        self.keys.values_mut().for_each(KeyLedger::start_epoch);
+        self.unserved.start_epoch();
+        self.losses = NodeLosses::default();
         self.overflowing = false;
     }
 }
 
 fn goes_backwards(last: &Counts, now: &Counts) -> bool {
     now.opened < last.opened || now.seeded < last.seeded || now.closed_total() < last.closed_total()
-}
-
-/// Flows opened between two reports; counted from zero when the key was forgotten in between. `None` when there are more
-/// than any node can open.
-fn new_flows(last: &Counts, now: &Counts) -> Option<u32> {
-    u32::try_from(now.opened.checked_sub(last.opened).unwrap_or(now.opened)).ok()
 }

@@ -8,6 +8,7 @@ pub(super) struct Port {
     pub(super) namespace: String,
     pub(super) service: String,
     pub(super) port: u16,
+    pub(super) protocol: &'static str,
 }
 
 /// A figure about one kind of flows over one window.
@@ -105,4 +106,45 @@ pub(super) struct Kind {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct Resource {
     pub(super) resource: &'static str,
+}
+
+/// A kind of front door of a Service port.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Door {
+    #[prometheus(flatten)]
+    pub(super) port: Port,
+    pub(super) door: &'static str,
+}
+
+/// Where and why attempts reached no pod.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Unserved {
+    #[prometheus(flatten)]
+    pub(super) port: Port,
+    pub(super) node: String,
+    pub(super) reason: &'static str,
+}
+
+/// What an agent says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Agent {
+    pub(super) node: String,
+    pub(super) agent_version: String,
+    pub(super) kernel_release: String,
+    pub(super) abi_version: u32,
+    pub(super) origin: &'static str,
+}
+
+/// Something that an agent cannot do.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Degraded {
+    pub(super) node: String,
+    pub(super) code: String,
+}
+
+/// What became of a look-up.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Lookup {
+    pub(super) node: String,
+    pub(super) result: &'static str,
 }

@@ -7,7 +7,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::labels::{Kind, Node, NodeLoss, Outcome, Resource};
+use super::labels::{Agent, Degraded, Kind, Lookup, Node, NodeLoss, Outcome, Resource};
 use crate::cluster::SyncStatus;
 use crate::state::Snapshot;
 
@@ -31,15 +31,7 @@ fn agents(registry: &mut Registry, snapshot: &Snapshot) {
         if node.epoch.is_none() {
             continue;
         }
-        for (kind, count) in [
-            ("ring_full", node.losses.ring_full),
-            ("flows_full", node.losses.flows_full),
-            ("ledger_full", node.losses.ledger_full),
-            ("orphan_close", node.losses.orphan_close),
-            ("orphan_flow", node.losses.orphan_flow),
-            ("reports_dropped", node.losses.reports_dropped),
-            ("entries_dropped", node.entries_dropped),
-        ] {
+        for (kind, count) in node.losses.kinds() {
             losses
                 .get_or_create_owned(&NodeLoss {
                     node: node.node.clone(),
@@ -48,6 +40,7 @@ fn agents(registry: &mut Registry, snapshot: &Snapshot) {
                 .inc_by(count);
         }
     }
+    says_of_itself(registry, snapshot);
     registry.register(
         "flowskew_agent_up",
         "1 when the node's agent has reported within three of its intervals",
@@ -57,6 +50,52 @@ fn agents(registry: &mut Registry, snapshot: &Snapshot) {
         "flowskew_losses",
         "What the node's figures lack, since its epoch began",
         losses,
+    );
+}
+
+fn says_of_itself(registry: &mut Registry, snapshot: &Snapshot) {
+    let info = Flags::<Agent>::default();
+    let degraded = Flags::<Degraded>::default();
+    let lookups = Counters::<Lookup>::default();
+    for node in snapshot.nodes.iter().filter(|node| node.epoch.is_some()) {
+        let name = || node.node.clone();
+        info.get_or_create_owned(&Agent {
+            node: name(),
+            agent_version: node.agent_version.clone(),
+            kernel_release: node.kernel_release.clone(),
+            abi_version: node.abi_version,
+            origin: node.origin.code(),
+        })
+        .set(1);
+        for found in &node.degradations {
+            let code = found.code.clone();
+            degraded.get_or_create_owned(&Degraded { node: name(), code }).set(1);
+        }
+        let coverage = node.door_coverage;
+        for (result, count) in [
+            ("found", coverage.found),
+            ("not_found", coverage.not_found),
+            ("skipped", coverage.skipped),
+        ] {
+            lookups
+                .get_or_create_owned(&Lookup { node: name(), result })
+                .inc_by(count);
+        }
+    }
+    registry.register(
+        "flowskew_agent_info",
+        "What runs on the node, and how its counters began",
+        info,
+    );
+    registry.register(
+        "flowskew_agent_degraded",
+        "1 for each thing that the agent cannot do",
+        degraded,
+    );
+    registry.register(
+        "flowskew_door_lookups",
+        "Flows whose front door was looked up or skipped, since the epoch began",
+        lookups,
     );
 }
 
@@ -75,6 +114,7 @@ fn own(registry: &mut Registry, snapshot: &Snapshot) {
     for (kind, count) in [
         ("endpoint", totals.endpoints_left_out),
         ("prefix", totals.prefixes_left_out),
+        ("front_door", totals.front_doors_left_out),
     ] {
         left_out
             .get_or_create_owned(&Kind { kind })

@@ -7,6 +7,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+use super::evidence::Evidence;
 use super::labels::{Balancer, Endpoint, EndpointCause, EndpointClass, EndpointWindow, Finding, Port, Skew, TheilPart};
 use crate::api::METRIC_WINDOWS;
 use crate::flow::{CloseCause, SourceClass};
@@ -14,14 +15,14 @@ use crate::report::{self, ServiceReport};
 use crate::state::{EndpointFigures, Figures, PortFigures};
 use crate::view::assemble;
 
-/// Window whose verdict and findings are shown: the second of [`METRIC_WINDOWS`].
-const VERDICT_WINDOW: usize = 1;
+/// Window whose verdict, findings and loads are shown: the second of [`METRIC_WINDOWS`].
+pub(super) const VERDICT_WINDOW: usize = 1;
 /// Endpoints that get series of their own, about 20 each, over all Services. Those of the last Services are left out.
 const MAX_ENDPOINTS: usize = 10_000;
 
-type Ratios<L> = Family<L, Gauge<f64, AtomicU64>>;
-type Whole<L> = Family<L, Gauge>;
-type Counters<L> = Family<L, Counter<u64, AtomicU64>>;
+pub(super) type Ratios<L> = Family<L, Gauge<f64, AtomicU64>>;
+pub(super) type Whole<L> = Family<L, Gauge>;
+pub(super) type Counters<L> = Family<L, Counter<u64, AtomicU64>>;
 
 #[derive(Default)]
 struct Metrics {
@@ -47,6 +48,7 @@ struct Metrics {
 
 pub(super) fn register(registry: &mut Registry, figures: &Figures) {
     let metrics = Metrics::default();
+    let evidence = Evidence::default();
     let mut room = MAX_ENDPOINTS;
     for port in &figures.ports {
         let with_endpoints = port.endpoints.len() <= room;
@@ -57,18 +59,21 @@ pub(super) fn register(registry: &mut Registry, figures: &Figures) {
                 .left_out
                 .inc_by(i64::try_from(port.endpoints.len()).unwrap_or(i64::MAX));
         }
-        metrics.add(figures, port, with_endpoints);
-    }
-    metrics.register(registry);
-}
-
-impl Metrics {
-    fn add(&self, figures: &Figures, port: &PortFigures, with_endpoints: bool) {
         let labels = Port {
             namespace: port.service.namespace.clone(),
             service: port.service.name.clone(),
             port: port.port,
+            protocol: port.protocol.label(),
         };
+        metrics.add(&labels, figures, port, with_endpoints);
+        evidence.add(&labels, port, with_endpoints);
+    }
+    metrics.register(registry);
+    evidence.register(registry);
+}
+
+impl Metrics {
+    fn add(&self, labels: &Port, figures: &Figures, port: &PortFigures, with_endpoints: bool) {
         for (window, (_, name)) in METRIC_WINDOWS.iter().enumerate() {
             let report = match assemble(figures, port, window) {
                 Ok(report) => report,
@@ -77,19 +82,19 @@ impl Metrics {
                     return;
                 }
             };
-            self.add_skew(&labels, "new", name, &report.new);
+            self.add_skew(labels, "new", name, &report.new);
             if window == VERDICT_WINDOW {
-                self.add_skew(&labels, "established", "now", &report.established);
-                self.add_verdict(&labels, &report);
+                self.add_skew(labels, "established", "now", &report.established);
+                self.add_verdict(labels, &report);
             }
             if with_endpoints {
-                self.add_shares(&labels, window, name, &report);
+                self.add_shares(labels, window, name, &report);
             }
         }
         if with_endpoints {
             port.endpoints
                 .iter()
-                .for_each(|endpoint| self.add_counts(&labels, port, endpoint));
+                .for_each(|endpoint| self.add_counts(labels, port, endpoint));
         }
     }
 
@@ -184,7 +189,7 @@ impl Metrics {
         };
         let mut closed = [0; CloseCause::ALL.len()];
         for class in SourceClass::ALL {
-            let counts = &endpoint.counts[class.index()];
+            let counts = &endpoint.tally.counts[class.index()];
             let labels = EndpointClass {
                 endpoint: labels.clone(),
                 source_class: class.label(),
@@ -293,6 +298,6 @@ impl Metrics {
     }
 }
 
-fn whole(count: u64) -> i64 {
+pub(super) fn whole(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }

@@ -4,8 +4,11 @@ use super::render;
 use crate::api::METRIC_WINDOWS;
 use crate::cluster::{SyncStatus, WatchState};
 use crate::flow::{CloseCause, Protocol, SourceClass};
+use crate::ledger::{LoadRates, PodLoad};
+use crate::node::Degradation;
+use crate::report::UnservedReason;
 use crate::state::sample::{agent, crowded, figures};
-use crate::state::{Figures, Snapshot, Totals};
+use crate::state::{Figures, Snapshot, Totals, UnservedFigures};
 
 const WINDOWS: usize = METRIC_WINDOWS.len();
 
@@ -48,51 +51,51 @@ fn figures_of_a_service() {
         &text(&snapshot(crowded(WINDOWS))),
         &[
             (
-                r#"flowskew_window_flows{namespace="telemetry",service="gateway",port="8883",kind="new",window="5m"}"#,
+                r#"flowskew_window_flows{namespace="telemetry",service="gateway",port="8883",protocol="TCP",kind="new",window="5m"}"#,
                 21000.0,
             ),
             (
-                r#"flowskew_window_flows{namespace="telemetry",service="gateway",port="8883",kind="new",window="60m"}"#,
+                r#"flowskew_window_flows{namespace="telemetry",service="gateway",port="8883",protocol="TCP",kind="new",window="60m"}"#,
                 21000.0,
             ),
             (
-                r#"flowskew_window_flows{namespace="telemetry",service="gateway",port="8883",kind="established",window="now"}"#,
+                r#"flowskew_window_flows{namespace="telemetry",service="gateway",port="8883",protocol="TCP",kind="established",window="now"}"#,
                 18900.0,
             ),
             (
-                r#"flowskew_peak_ratio{namespace="telemetry",service="gateway",port="8883",kind="new",window="1m"}"#,
+                r#"flowskew_peak_ratio{namespace="telemetry",service="gateway",port="8883",protocol="TCP",kind="new",window="1m"}"#,
                 11.0 / 7.0,
             ),
             (
-                r#"flowskew_max_min_ratio{namespace="telemetry",service="gateway",port="8883",kind="new",window="15m"}"#,
+                r#"flowskew_max_min_ratio{namespace="telemetry",service="gateway",port="8883",protocol="TCP",kind="new",window="15m"}"#,
                 3.0,
             ),
             (
-                r#"flowskew_skew_significant{namespace="telemetry",service="gateway",port="8883",kind="new",window="5m"}"#,
+                r#"flowskew_skew_significant{namespace="telemetry",service="gateway",port="8883",protocol="TCP",kind="new",window="5m"}"#,
                 1.0,
             ),
             (
-                r#"flowskew_balancer{namespace="telemetry",service="gateway",port="8883",model="equal-per-node"}"#,
+                r#"flowskew_balancer{namespace="telemetry",service="gateway",port="8883",protocol="TCP",model="equal-per-node"}"#,
                 1.0,
             ),
             (
-                r#"flowskew_finding{namespace="telemetry",service="gateway",port="8883",code="placement-skew"}"#,
+                r#"flowskew_finding{namespace="telemetry",service="gateway",port="8883",protocol="TCP",code="placement-skew"}"#,
                 1.0,
             ),
             (
-                r#"flowskew_endpoint_opened_total{namespace="telemetry",service="gateway",port="8883",node="a",pod="gw-0",source_class="external"}"#,
+                r#"flowskew_endpoint_opened_total{namespace="telemetry",service="gateway",port="8883",protocol="TCP",node="a",pod="gw-0",source_class="external"}"#,
                 1000.0,
             ),
             (
-                r#"flowskew_endpoint_established{namespace="telemetry",service="gateway",port="8883",node="g",pod="gw-10",source_class="external"}"#,
+                r#"flowskew_endpoint_established{namespace="telemetry",service="gateway",port="8883",protocol="TCP",node="g",pod="gw-10",source_class="external"}"#,
                 2700.0,
             ),
             (
-                r#"flowskew_endpoint_new_share{namespace="telemetry",service="gateway",port="8883",node="g",pod="gw-10",window="5m"}"#,
+                r#"flowskew_endpoint_new_share{namespace="telemetry",service="gateway",port="8883",protocol="TCP",node="g",pod="gw-10",window="5m"}"#,
                 1.0 / 7.0,
             ),
             (
-                r#"flowskew_endpoint_ideal_share{namespace="telemetry",service="gateway",port="8883",node="a",pod="gw-0"}"#,
+                r#"flowskew_endpoint_ideal_share{namespace="telemetry",service="gateway",port="8883",protocol="TCP",node="a",pod="gw-0"}"#,
                 1.0 / 11.0,
             ),
         ],
@@ -117,18 +120,18 @@ fn theil_parts_add_up() {
 #[test]
 fn closes_are_summed_over_classes() {
     let mut figures = figures(WINDOWS, &[("a", 9, 1)]);
-    let counts = &mut figures.ports[0].endpoints[0].counts;
+    let counts = &mut figures.ports[0].endpoints[0].tally.counts;
     counts[SourceClass::External.index()].closed[CloseCause::ClientFin.index()] = 5;
     counts[SourceClass::Node.index()].closed[CloseCause::ClientFin.index()] = 3;
     check(
         &text(&snapshot(figures)),
         &[
             (
-                r#"flowskew_endpoint_closed_total{namespace="telemetry",service="gateway",port="8883",node="a",pod="gw-0",cause="client_fin"}"#,
+                r#"flowskew_endpoint_closed_total{namespace="telemetry",service="gateway",port="8883",protocol="TCP",node="a",pod="gw-0",cause="client_fin"}"#,
                 8.0,
             ),
             (
-                r#"flowskew_endpoint_closed_total{namespace="telemetry",service="gateway",port="8883",node="a",pod="gw-0",cause="timeout"}"#,
+                r#"flowskew_endpoint_closed_total{namespace="telemetry",service="gateway",port="8883",protocol="TCP",node="a",pod="gw-0",cause="timeout"}"#,
                 0.0,
             ),
         ],
@@ -148,7 +151,7 @@ fn what_is_not_known_has_no_series() {
     check(
         &text,
         &[(
-            r#"flowskew_window_flows{namespace="telemetry",service="gateway",port="8883",kind="new",window="5m"}"#,
+            r#"flowskew_window_flows{namespace="telemetry",service="gateway",port="8883",protocol="TCP",kind="new",window="5m"}"#,
             0.0,
         )],
     );
@@ -185,7 +188,7 @@ fn endpoints_are_bounded() {
 fn agents_and_the_aggregator_itself() {
     let mut snapshot = snapshot(figures(WINDOWS, &[]));
     snapshot.nodes[0].losses.ring_full = 4;
-    snapshot.nodes[0].entries_dropped = 6;
+    snapshot.nodes[0].losses.entries_dropped = 6;
     let mut silent = agent("b");
     (silent.reporting, silent.epoch) = (false, None);
     snapshot.nodes.push(silent);
@@ -193,6 +196,7 @@ fn agents_and_the_aggregator_itself() {
         reports_taken: 10,
         reports_rejected: 1,
         prefixes_left_out: 3,
+        front_doors_left_out: 2,
         ..Default::default()
     };
     let watch = WatchState {
@@ -214,10 +218,98 @@ fn agents_and_the_aggregator_itself() {
             (r#"flowskew_aggregator_reports_total{outcome="taken"}"#, 10.0),
             (r#"flowskew_aggregator_reports_total{outcome="rejected"}"#, 1.0),
             (r#"flowskew_aggregator_assignment_left_out{kind="prefix"}"#, 3.0),
+            (r#"flowskew_aggregator_assignment_left_out{kind="front_door"}"#, 2.0),
             (r#"flowskew_aggregator_watch_synced{resource="pods"}"#, 1.0),
             (r#"flowskew_aggregator_watch_errors_total{resource="pods"}"#, 2.0),
         ],
     );
+}
+
+#[test]
+fn what_stands_beside_the_skew() {
+    let mut figures = crowded(WINDOWS);
+    let port = &mut figures.ports[0];
+    let rates = LoadRates {
+        span_ms: 1000,
+        cpu_cores: Some(2.75),
+        throttled_share: None,
+        listen_overflows: Some(1),
+        listen_drops: None,
+        syn_cookies: None,
+        shares_network: false,
+    };
+    port.endpoints[0].load_rates = vec![Some(rates); WINDOWS];
+    port.endpoints[0].load = Some(PodLoad {
+        listen_overflows: Some(34),
+        ..Default::default()
+    });
+    port.unserved = vec![UnservedFigures {
+        node: "h".to_owned(),
+        reason: UnservedReason::Refused,
+        attempts: vec![1; WINDOWS],
+        total: 12,
+    }];
+    let mut snapshot = snapshot(figures);
+    let node = &mut snapshot.nodes[0];
+    node.door_coverage.skipped = 5;
+    node.degradations = vec![Degradation {
+        code: "udp".to_owned(),
+        sentence: String::new(),
+    }];
+    let text = text(&snapshot);
+    check(
+        &text,
+        &[
+            (
+                r#"flowskew_endpoint_cpu_cores{namespace="telemetry",service="gateway",port="8883",protocol="TCP",node="a",pod="gw-0"}"#,
+                2.75,
+            ),
+            (
+                r#"flowskew_endpoint_listen_overflows_total{namespace="telemetry",service="gateway",port="8883",protocol="TCP",node="a",pod="gw-0"}"#,
+                34.0,
+            ),
+            (
+                r#"flowskew_unserved_attempts_total{namespace="telemetry",service="gateway",port="8883",protocol="TCP",node="h",reason="refused"}"#,
+                12.0,
+            ),
+            (
+                r#"flowskew_service_door_opened_total{namespace="telemetry",service="gateway",port="8883",protocol="TCP",door="unknown"}"#,
+                21_000.0,
+            ),
+            (
+                r#"flowskew_agent_info{node="a",agent_version="0.1.0",kernel_release="6.1.0",abi_version="2",origin="adopted"}"#,
+                1.0,
+            ),
+            (r#"flowskew_agent_degraded{node="a",code="udp"}"#, 1.0),
+            (r#"flowskew_door_lookups_total{node="a",result="skipped"}"#, 5.0),
+        ],
+    );
+    // What is not known has no series.
+    for name in [
+        "flowskew_endpoint_cpu_throttled_share{",
+        "flowskew_endpoint_syn_cookies_total{",
+    ] {
+        assert!(!text.contains(name), "{name}");
+    }
+}
+
+#[test]
+fn ports_of_one_number_and_two_protocols_are_told_apart() {
+    let mut dns = figures(WINDOWS, &[("a", 5, 5)]);
+    let mut udp = dns.ports[0].clone();
+    udp.protocol = Protocol::Udp;
+    udp.endpoints[0]
+        .tally
+        .opened
+        .iter_mut()
+        .for_each(|opened| opened[SourceClass::External.index()] = 7);
+    dns.ports.push(udp);
+    let series = |protocol: &str| {
+        format!(
+            r#"flowskew_window_flows{{namespace="telemetry",service="gateway",port="8883",protocol="{protocol}",kind="new",window="5m"}}"#
+        )
+    };
+    check(&text(&snapshot(dns)), &[(&series("TCP"), 5.0), (&series("UDP"), 7.0)]);
 }
 
 #[test]

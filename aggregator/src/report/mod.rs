@@ -1,7 +1,17 @@
 //! The report about one Service port: what the analysis found, in the shape that the JSON API serves, `kubectl-flowskew`
 //! prints and programs read. Plain data; unknown values are `null`, never a made-up zero.
 
+mod codes;
+mod parts;
+
 use serde::{Deserialize, Serialize};
+
+pub use codes::{BalancerModel, FindingCode};
+pub use parts::{
+    DoorKind, DoorRow, DoorSum, GoneRow, GoneState, LoadRow, Losses, NodeDegradation, UnservedReason, UnservedRow,
+};
+
+use crate::node::{DoorCoverage, Origin};
 
 /// Which flows a figure speaks of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -48,6 +58,31 @@ pub struct ServiceReport {
     pub headline: String,
     /// What is missing from the figures.
     pub losses: Losses,
+    /// External flows of the ready endpoints by kind of front door.
+    #[serde(default)]
+    pub front_doors: Vec<DoorSum>,
+    /// How many front doors the nodes of the report have looked up, since their epochs began.
+    #[serde(default)]
+    pub door_coverage: DoorCoverage,
+    /// Other Service ports with front doors that have pods and target port in common with this one. When there are any,
+    /// all counts are of flows that came through this Service port's own front doors.
+    #[serde(default)]
+    pub shared_with: Vec<String>,
+    /// Attempts of the window that reached no pod, ordered by node.
+    #[serde(default)]
+    pub unserved: Vec<UnservedRow>,
+    /// Flows on endpoints that do not count in the shares, most first. Endpoints without any have no row.
+    #[serde(default)]
+    pub gone_endpoints: Vec<GoneRow>,
+    /// Since when each node of the report has counted, milliseconds since 1970; null while one has not begun.
+    #[serde(default)]
+    pub counting_since_ms: Option<u64>,
+    /// When the ready endpoints last changed, as far as is known, milliseconds since 1970.
+    #[serde(default)]
+    pub endpoints_changed_ms: Option<u64>,
+    /// What limits the figures, in sentences.
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 /// A span of time, by the aggregator's clock.
@@ -60,7 +95,7 @@ pub struct Window {
 }
 
 /// One ready endpoint. Counts are of source class external.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct EndpointRow {
     /// Name of the pod, or the address when no pod is known.
     pub pod: String,
@@ -90,6 +125,15 @@ pub struct EndpointRow {
     pub seeded_total: u64,
     /// Flows opened within the window from pods and nodes of the cluster, or before the agent could tell.
     pub new_other_classes: u64,
+    /// Unique id of the pod, empty when not known.
+    #[serde(default)]
+    pub pod_uid: String,
+    /// The front doors that its flows came through, as far as they are known.
+    #[serde(default)]
+    pub doors: Vec<DoorRow>,
+    /// How busy the pod was within the window; null when fewer than two reports tell.
+    #[serde(default)]
+    pub load: Option<LoadRow>,
 }
 
 /// One node that has a ready endpoint of the Service.
@@ -109,6 +153,12 @@ pub struct NodeRow {
     pub established: u64,
     /// True when the agent of this node has reported within three of its intervals.
     pub agent_reporting: bool,
+    /// Since when its flows are counted without a gap, milliseconds since 1970; null before the first report.
+    #[serde(default)]
+    pub counting_since_ms: Option<u64>,
+    /// How its agent's counters began.
+    #[serde(default)]
+    pub origin: Origin,
 }
 
 /// What each load-balancer model gives a node.
@@ -169,35 +219,6 @@ pub struct GTest {
     pub p_value: f64,
 }
 
-/// Code of a load-balancer verdict.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum BalancerModel {
-    /// Each node with a ready endpoint gets the same.
-    EqualPerNode,
-    /// Each node gets in proportion to its ready endpoints.
-    Weighted,
-    /// One node gets all.
-    SingleLeader,
-    /// Each model is rejected.
-    NoneFits,
-    /// The data cannot tell.
-    Undetermined,
-}
-
-impl BalancerModel {
-    /// The stable code, as in JSON.
-    pub const fn code(self) -> &'static str {
-        match self {
-            Self::EqualPerNode => "equal-per-node",
-            Self::Weighted => "weighted",
-            Self::SingleLeader => "single-leader",
-            Self::NoneFits => "none-fits",
-            Self::Undetermined => "undetermined",
-        }
-    }
-}
-
 /// How the load balancer splits new flows over nodes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BalancerVerdict {
@@ -209,38 +230,6 @@ pub struct BalancerVerdict {
     pub flows: u64,
     /// Why, in a sentence.
     pub reason: String,
-}
-
-/// Stable code of a finding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum FindingCode {
-    /// Nodes have unequal numbers of endpoints and the balancer gives each node the same.
-    PlacementSkew,
-    /// One node gets all new flows while other healthy ones are silent.
-    LbSingleLeader,
-    /// Nodes get unequal shares that no model explains.
-    LbUneven,
-    /// Endpoints of one node get unequal shares: affinity or heavy clients.
-    WithinNodeSkew,
-    /// Established flows are skewed although new ones are not: they predate a change.
-    Persistence,
-    /// An agent of a node with endpoints does not report: figures lack that node.
-    NodeSilent,
-}
-
-impl FindingCode {
-    /// The stable code, as in JSON.
-    pub const fn code(self) -> &'static str {
-        match self {
-            Self::PlacementSkew => "placement-skew",
-            Self::LbSingleLeader => "lb-single-leader",
-            Self::LbUneven => "lb-uneven",
-            Self::WithinNodeSkew => "within-node-skew",
-            Self::Persistence => "persistence",
-            Self::NodeSilent => "node-silent",
-        }
-    }
 }
 
 /// One cause of skew.
@@ -256,36 +245,4 @@ pub struct Finding {
     pub kind: FlowKind,
     /// Flows that it rests on.
     pub flows: u64,
-}
-
-/// What is missing from the figures of a report.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Losses {
-    /// Sum over the nodes of the report: events that found the ring full. No count is affected.
-    pub ring_full: u64,
-    /// Flows that could not be tracked: `established` is too low or too high by up to this many.
-    pub flows_full: u64,
-    /// Flows that found no room in a ledger: `new` is too low by up to this many.
-    pub ledger_full: u64,
-    /// Closes of flows that were not tracked.
-    pub orphan_close: u64,
-    /// Flows whose end was not seen when it happened: `established` was too high by up to this many until then.
-    pub orphan_flow: u64,
-    /// Reports dropped by agents; their counts arrived with the next report, later.
-    pub reports_dropped: u64,
-    /// Ledger entries that the aggregator had no room for, or that made no sense: at most in one report of the epoch.
-    pub entries_dropped: u64,
-    /// Nodes with ready endpoints whose agent does not report.
-    pub silent_nodes: Vec<String>,
-    /// External flows of the window on endpoints that are gone or not ready, left out of the shares.
-    pub flows_on_gone_endpoints: u64,
-    /// Flows of the window, or open now, that opened before their agent could tell their source class; left out of the shares.
-    pub unclassified: u64,
-}
-
-impl Losses {
-    /// True when no loss can have changed a figure of the report.
-    pub fn none(&self) -> bool {
-        *self == Self::default()
-    }
 }

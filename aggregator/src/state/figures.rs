@@ -1,24 +1,25 @@
 //! The view and the ledgers enter; plain figures for each Service port leave, for the analysis to work on elsewhere.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use super::State;
+use super::claims::{Claim, Settled, Standing, settle};
 use super::messages::{Scope, WindowStart};
-use crate::cluster::{ClusterView, Endpoint, ObjectName, ServicePort, ServiceView};
-use crate::flow::{AgentLosses, ByClass, Counts, EndpointKey, Protocol, SourceClass};
-use crate::ledger::{NodeLedger, Tick};
+use super::tally::{self, Tally};
+use super::unserved::{self, UnservedFigures};
+use crate::cluster::{ClusterView, ObjectName, PortName, ServicePort, ServiceView};
+use crate::flow::{EndpointKey, Protocol};
+use crate::ledger::{LoadRates, NodeLedger, PodLoad, PodUid};
 use crate::millis;
-use crate::report::Window;
-
-/// Reports about the last flows of an endpoint may arrive this many report intervals after it is gone.
-const LATE_REPORTS: u64 = 2;
+use crate::node::{Degradation, DoorCoverage, NodeLosses, Origin};
+use crate::report::{GoneState, Window};
 
 /// Figures at one moment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figures {
     /// The windows, as asked for, each begun at the start of a bucket.
     pub windows: Vec<Window>,
-    /// TCP ports, ordered by Service, then as the Service orders them.
+    /// Ports, ordered by Service, then as the Service orders them.
     pub ports: Vec<PortFigures>,
 }
 
@@ -41,38 +42,77 @@ pub struct PortFigures {
     pub endpoints: Vec<EndpointFigures>,
     /// The nodes of those endpoints, ordered by name.
     pub nodes: Vec<NodeFigures>,
-    /// External flows on endpoints that are gone or not ready, one figure a window.
-    pub gone: Vec<u64>,
+    /// Endpoints that are gone, not ready, or of a pod that nobody knows.
+    pub gone: Vec<GoneFigures>,
+    /// External flows of processes that are no pod's, one figure a window.
+    pub of_no_pod: Vec<u64>,
+    /// Attempts that reached no pod.
+    pub unserved: Vec<UnservedFigures>,
+    /// Other Service ports with the same pods and target port.
+    pub shared_with: Vec<PortName>,
+    /// When the ready endpoints last changed, milliseconds since 1970.
+    pub endpoints_changed_ms: Option<u64>,
 }
 
 /// Figures of one ready endpoint.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct EndpointFigures {
     /// Name of the pod.
     pub pod: String,
+    /// Its unique id, empty when not known.
+    pub pod_uid: String,
     /// Its node, as an index into [`PortFigures::nodes`].
     pub node: usize,
     /// Its address, or addresses, as people write them.
     pub address: String,
     /// Target port.
     pub port: u16,
-    /// Flows opened, one figure a window and class.
-    pub opened: Vec<ByClass<u64>>,
-    /// Counters of the epoch, by class.
-    pub counts: ByClass<Counts>,
+    /// Its flows.
+    pub tally: Tally,
+    /// The newest counters of its load.
+    pub load: Option<PodLoad>,
+    /// How busy it was, one figure a window.
+    pub load_rates: Vec<Option<LoadRates>>,
+}
+
+/// Flows on an endpoint that does not count in the shares.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GoneFigures {
+    /// Name of the pod.
+    pub pod: String,
+    /// Its unique id, empty when not known.
+    pub pod_uid: String,
+    /// Name of its node.
+    pub node: String,
+    /// Its address, or addresses, as people write them.
+    pub address: String,
+    /// Target port.
+    pub port: u16,
+    /// Why it does not count.
+    pub state: GoneState,
+    /// When it was seen to be gone.
+    pub gone_ms: Option<u64>,
+    /// Its flows.
+    pub tally: Tally,
 }
 
 /// Figures of one node.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeFigures {
     /// Its name.
     pub name: String,
     /// Its agent reports.
     pub reporting: bool,
     /// What its agent lost since the start of the epoch.
-    pub losses: AgentLosses,
-    /// Ledger entries of one report that were not kept.
-    pub entries_dropped: u64,
+    pub losses: NodeLosses,
+    /// How its agent's counters began.
+    pub origin: Origin,
+    /// Since when its flows are counted without a gap, milliseconds since 1970.
+    pub counting_since_ms: Option<u64>,
+    /// How many front doors were looked up.
+    pub door_coverage: DoorCoverage,
+    /// What its agent cannot do.
+    pub degradations: Vec<Degradation>,
 }
 
 pub(super) fn figures(
@@ -100,42 +140,45 @@ pub(super) fn figures(
         Scope::All => Box::new(view.services.iter()),
         Scope::Service(name) => Box::new(view.services.get_key_value(name).into_iter()),
     };
+    let mut unserved = unserved::by_port(state, &windows);
     let ports = services
         .flat_map(|(name, service)| service.ports.iter().map(move |port| (name, service, port)))
-        // Agents count TCP flows; a UDP port would look like one without any.
-        .filter(|(_, _, port)| port.protocol == Protocol::Tcp)
-        .map(|(name, service, port)| port_figures(state, name, service, port, &windows, now_ms))
+        .map(|(name, service, port)| {
+            let unserved = unserved.remove(&port.named(name)).unwrap_or_default();
+            let mut figures = port_figures(state, (name, service, port), &windows, now_ms);
+            figures.unserved = unserved;
+            figures
+        })
         .collect();
     Figures { windows, ports }
 }
 
 fn port_figures(
     state: &State,
-    name: &ObjectName,
-    service: &ServiceView,
-    port: &ServicePort,
+    (name, service, port): (&ObjectName, &ServiceView, &ServicePort),
     windows: &[Window],
     now_ms: u64,
 ) -> PortFigures {
-    let ready: Vec<&Endpoint> = port.endpoints.iter().filter(|endpoint| endpoint.ready).collect();
     let mut positions = BTreeMap::new();
-    for endpoint in &ready {
+    for endpoint in port.endpoints.iter().filter(|endpoint| endpoint.ready) {
         let next = positions.len();
         // Endpoints are ordered by node, so positions grow with names.
         positions.entry(endpoint.node.as_str()).or_insert(next);
     }
-    let nodes = positions
-        .keys()
-        .map(|&node| {
-            let ledger = state.nodes.get(node).map(|node| &node.ledger);
-            NodeFigures {
-                name: node.to_owned(),
-                reporting: state.nodes.is_reporting(node, now_ms),
-                losses: ledger.map(NodeLedger::losses).unwrap_or_default(),
-                entries_dropped: ledger.map_or(0, NodeLedger::entries_dropped),
-            }
-        })
-        .collect();
+    let bucket_ms = millis(state.settings.bucket).max(1);
+    let port_name = port.named(name);
+    let scope = tally::Scope {
+        port: &port_name,
+        index: &state.index,
+        shared_with: state.index.shared_with(&port_name).into_iter().flatten().collect(),
+        windows: windows
+            .iter()
+            .map(|window| u32::try_from(window.from_ms / bucket_ms).unwrap_or(u32::MAX))
+            .collect(),
+    };
+    let Settled { claims, of_no_pod } = settle(state, port, &scope);
+    let (ready, rest): (Vec<Claim>, Vec<Claim>) =
+        claims.into_iter().partition(|claim| claim.standing == Standing::Ready);
     PortFigures {
         service: name.clone(),
         port: port.port,
@@ -143,88 +186,66 @@ fn port_figures(
         protocol: port.protocol,
         external_traffic_policy: service.external_traffic_policy.clone(),
         session_affinity: service.session_affinity.clone(),
-        gone: windows
-            .iter()
-            .map(|window| flows_on_gone(state, name, port, window))
-            .collect(),
         endpoints: ready
-            .iter()
-            .map(|endpoint| endpoint_figures(state, port, endpoint, positions[endpoint.node.as_str()], windows))
+            .into_iter()
+            .map(|claim| endpoint_figures(state, positions[claim.node.as_str()], claim, windows))
             .collect(),
-        nodes,
+        nodes: positions.keys().map(|node| node_figures(state, node, now_ms)).collect(),
+        gone: rest.into_iter().filter_map(gone_figures).collect(),
+        of_no_pod,
+        unserved: Vec::new(),
+        shared_with: scope.shared_with.iter().map(|other| (***other).clone()).collect(),
+        endpoints_changed_ms: state.changes.changed_ms(&port_name),
     }
 }
 
-fn endpoint_figures(
-    state: &State,
-    port: &ServicePort,
-    endpoint: &Endpoint,
-    node: usize,
-    windows: &[Window],
-) -> EndpointFigures {
-    let mut counts = ByClass::<Counts>::default();
-    let mut opened = vec![ByClass::default(); windows.len()];
-    if let Some(ledger) = state.nodes.get(&endpoint.node).map(|node| &node.ledger) {
-        for key in endpoint.keys(port.protocol) {
-            counts
-                .iter_mut()
-                .zip(ledger.counts(&key))
-                .for_each(|(sum, more)| sum.add(&more));
-            for (sums, window) in opened.iter_mut().zip(windows) {
-                let more = ledger.opened(&key, ledger.tick(window.from_ms), Tick::MAX);
-                sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
-            }
-        }
-    }
-    let addresses: Vec<String> = endpoint
-        .addresses
-        .iter()
-        .map(|ip| ip.to_canonical().to_string())
-        .collect();
+fn endpoint_figures(state: &State, node: usize, claim: Claim, windows: &[Window]) -> EndpointFigures {
+    let ledger = state.nodes.get(&claim.node).map(|node| &node.ledger);
+    let pod: &PodUid = &claim.pod_uid;
+    let rates = |window: &Window| ledger?.load_since(pod, window.from_ms);
     EndpointFigures {
-        pod: endpoint.pod.clone(),
         node,
-        address: addresses.join(","),
-        port: endpoint.port,
-        opened,
-        counts,
+        address: addresses(&claim.keys),
+        port: claim.keys.first().map_or(0, |key| key.port),
+        load: ledger.and_then(|ledger| ledger.load(pod)),
+        load_rates: windows.iter().map(rates).collect(),
+        pod: claim.pod,
+        pod_uid: claim.pod_uid.to_string(),
+        tally: claim.tally,
     }
 }
 
-fn flows_on_gone(state: &State, name: &ObjectName, port: &ServicePort, window: &Window) -> u64 {
-    let external = |node: &str, key: &EndpointKey, until_ms: Option<u64>| {
-        state.nodes.get(node).map_or(0, |node| {
-            let until = until_ms.map_or(Tick::MAX, |ms| node.ledger.tick(ms));
-            node.ledger.opened(key, node.ledger.tick(window.from_ms), until)[SourceClass::External.index()]
-        })
-    };
-    // An address can come back with another pod of the Service; its flows are in the shares then.
-    let ready: HashSet<(&str, EndpointKey)> = port
-        .endpoints
-        .iter()
-        .filter(|e| e.ready)
-        .flat_map(|e| node_keys(e, port))
-        .collect();
-    let not_ready = port
-        .endpoints
-        .iter()
-        .filter(|e| !e.ready)
-        .flat_map(|e| node_keys(e, port))
-        .map(|(node, key)| (node, key, None));
-    // What comes later on the address of a gone endpoint belongs to somebody else.
-    let grace_ms = millis(state.settings.report_interval) * LATE_REPORTS;
-    let gone = state
-        .gone
-        .of(name, port)
-        .iter()
-        .map(|gone| (gone.node.as_str(), gone.key, Some(gone.gone_ms + grace_ms)));
-    not_ready
-        .chain(gone)
-        .filter(|(node, key, _)| !ready.contains(&(*node, *key)))
-        .map(|(node, key, until_ms)| external(node, &key, until_ms))
-        .sum()
+fn gone_figures(claim: Claim) -> Option<GoneFigures> {
+    Some(GoneFigures {
+        state: claim.standing.state()?,
+        gone_ms: match claim.standing {
+            Standing::Gone(gone_ms) => Some(gone_ms),
+            Standing::Ready | Standing::NotReady | Standing::Stranger => None,
+        },
+        address: addresses(&claim.keys),
+        port: claim.keys.first().map_or(0, |key| key.port),
+        pod: claim.pod,
+        pod_uid: claim.pod_uid.to_string(),
+        node: claim.node,
+        tally: claim.tally,
+    })
 }
 
-fn node_keys<'a>(endpoint: &'a Endpoint, port: &ServicePort) -> impl Iterator<Item = (&'a str, EndpointKey)> + use<'a> {
-    endpoint.keys(port.protocol).map(|key| (endpoint.node.as_str(), key))
+fn node_figures(state: &State, name: &str, now_ms: u64) -> NodeFigures {
+    let node = state.nodes.get(name);
+    let ledger = node.map(|node| &node.ledger);
+    NodeFigures {
+        name: name.to_owned(),
+        reporting: state.nodes.is_reporting(name, now_ms),
+        losses: ledger.map(NodeLedger::losses).unwrap_or_default(),
+        origin: node.map(|node| node.origin()).unwrap_or_default(),
+        counting_since_ms: ledger.and_then(NodeLedger::counting_since_ms),
+        door_coverage: ledger.map(NodeLedger::door_coverage).unwrap_or_default(),
+        degradations: ledger.map(|ledger| ledger.degradations().to_vec()).unwrap_or_default(),
+    }
+}
+
+fn addresses(keys: &[EndpointKey]) -> String {
+    let addresses: Vec<String> = keys.iter().map(|key| key.address.to_canonical().to_string()).collect();
+    addresses.join(",")
 }

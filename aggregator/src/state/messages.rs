@@ -7,9 +7,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::figures::Figures;
 use crate::assignment::Assignment;
 use crate::cluster::{ClusterView, ObjectName};
-use crate::flow::AgentLosses;
 use crate::ingest::wire::Hello;
 use crate::ledger::NodeReport;
+use crate::node::{Degradation, DoorCoverage, NodeLosses, Origin};
 
 /// Something has happened.
 #[derive(Debug)]
@@ -135,6 +135,8 @@ pub struct Totals {
     pub endpoints_left_out: usize,
     /// Prefixes left out of the newest assignments.
     pub prefixes_left_out: usize,
+    /// Front doors left out of the newest assignments.
+    pub front_doors_left_out: usize,
 }
 
 /// The state of one node's agent.
@@ -161,9 +163,17 @@ pub struct NodeSnapshot {
     /// How far the agent's clock is behind ours, in milliseconds.
     pub clock_offset_ms: Option<i64>,
     /// What the agent lost.
-    pub losses: AgentLosses,
-    /// Ledger entries of one report that were not kept.
-    pub entries_dropped: u64,
+    pub losses: NodeLosses,
+    /// How its counters began.
+    pub origin: Origin,
+    /// Version of the records that it shares with the kernel programs; 0 before it has ever connected.
+    pub abi_version: u32,
+    /// Since when its flows are counted without a gap, milliseconds since 1970.
+    pub counting_since_ms: Option<u64>,
+    /// How many front doors it looked up.
+    pub door_coverage: DoorCoverage,
+    /// What it cannot do.
+    pub degradations: Vec<Degradation>,
     /// Reports that were impossible.
     pub reports_rejected: u64,
 }

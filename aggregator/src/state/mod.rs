@@ -4,10 +4,14 @@
 //! Events wait in a bounded queue, and a full queue makes the streams wait: no report is dropped. A report is
 //! acknowledged after it has been counted, so an answer covers everything that was acknowledged before the question.
 
+mod changes;
+mod claims;
 mod figures;
-mod gone;
+mod index;
 mod messages;
 mod nodes;
+mod tally;
+mod unserved;
 
 #[cfg(test)]
 pub(crate) mod sample;
@@ -19,15 +23,18 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
-pub use figures::{EndpointFigures, Figures, NodeFigures, PortFigures};
+pub use figures::{EndpointFigures, Figures, GoneFigures, NodeFigures, PortFigures};
 pub use messages::{
     Admission, Command, Event, Handle, NodeSnapshot, Scope, Snapshot, Totals, Unavailable, WindowStart,
 };
+pub use tally::{DoorTally, Tally};
+pub use unserved::UnservedFigures;
 
 use crate::assignment::{self, Plan};
 use crate::cluster::ClusterView;
 use crate::now_ms;
-use gone::GoneEndpoints;
+use changes::Changes;
+use index::Index;
 use nodes::Nodes;
 
 const EVENT_QUEUE: usize = 256;
@@ -49,7 +56,9 @@ struct State {
     view: Option<ClusterView>,
     plan: Option<Plan>,
     nodes: Nodes,
-    gone: GoneEndpoints,
+    /// Of the view.
+    index: Index,
+    changes: Changes,
 }
 
 /// The owner, as a future to spawn, and the ways to reach it. It ends when every sender of events is gone.
@@ -61,7 +70,8 @@ pub fn owner(settings: Settings) -> (mpsc::Sender<Event>, Handle, impl Future<Ou
         view: None,
         plan: None,
         nodes: Nodes::new(settings),
-        gone: GoneEndpoints::default(),
+        index: Index::default(),
+        changes: Changes::default(),
     };
     (events, Handle::new(commands), state.run(event_queue, command_queue))
 }
@@ -80,7 +90,7 @@ impl State {
                 _tick = housekeeping.tick() => {
                     let now_ms = now_ms();
                     self.nodes.expire(now_ms, self.view.as_ref());
-                    self.gone.expire(now_ms);
+                    self.changes.expire(now_ms);
                 }
             }
         }
@@ -103,7 +113,7 @@ impl State {
                 received_ms,
                 reply,
             } => {
-                if self.nodes.take(&node, stream, &report, received_ms, self.plan.as_ref()) {
+                if self.nodes.take(&node, stream, &report, received_ms, &self.index) {
                     let _ended = reply.send(());
                 }
             }
@@ -116,14 +126,17 @@ impl State {
             return;
         }
         if let Some(before) = &self.view {
-            self.gone.compare(before, &view, now_ms());
+            self.changes.compare(before, &view, now_ms());
         }
+        self.index = Index::of(&view);
+        self.nodes.bind(&self.index);
         let plan = assignment::plan(&view);
         if self.plan.as_ref() != Some(&plan) {
-            if plan.endpoints_left_out + plan.prefixes_left_out > 0 {
+            if plan.endpoints_left_out + plan.prefixes_left_out + plan.front_doors_left_out > 0 {
                 tracing::warn!(
                     endpoints = plan.endpoints_left_out,
                     prefixes = plan.prefixes_left_out,
+                    front_doors = plan.front_doors_left_out,
                     "the cluster is too large for the assignments: these were left out"
                 );
             }
@@ -158,6 +171,7 @@ impl State {
                     totals: Totals {
                         endpoints_left_out: self.plan.as_ref().map_or(0, |plan| plan.endpoints_left_out),
                         prefixes_left_out: self.plan.as_ref().map_or(0, |plan| plan.prefixes_left_out),
+                        front_doors_left_out: self.plan.as_ref().map_or(0, |plan| plan.front_doors_left_out),
                         ..self.nodes.totals()
                     },
                 });

@@ -1,18 +1,19 @@
 //! Streams and reports of the nodes enter their ledgers; assignments and snapshots leave.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tokio::sync::{oneshot, watch};
 
 use super::Settings;
+use super::index::Index;
 use super::messages::{Admission, NodeSnapshot, Totals};
 use crate::assignment::{Assignment, Plan};
 use crate::cluster::ClusterView;
-use crate::flow::EndpointKey;
 use crate::ingest::wire::Hello;
-use crate::ledger::{ClockOffset, NodeLedger, NodeReport, Outcome, RETENTION_MS};
+use crate::ledger::{ClockOffset, Endpoints, NodeLedger, NodeReport, Outcome, RETENTION_MS};
 use crate::millis;
+use crate::node::Origin;
 
 /// Nodes that are kept: what a Kubernetes cluster is tested up to, and some.
 const MAX_NODES: usize = 6000;
@@ -39,6 +40,13 @@ pub(super) struct NodeState {
     seen_ms: u64,
     reports_rejected: u64,
     assignment: watch::Sender<Option<Arc<Assignment>>>,
+}
+
+impl NodeState {
+    /// How the counters of its agent began.
+    pub(super) fn origin(&self) -> Origin {
+        self.hello.origin
+    }
 }
 
 impl Nodes {
@@ -110,7 +118,7 @@ impl Nodes {
         stream: u64,
         report: &NodeReport,
         received_ms: u64,
-        plan: Option<&Plan>,
+        index: &Index,
     ) -> bool {
         let Some(node) = self.nodes.get_mut(name).filter(|node| node.stream == stream) else {
             return false;
@@ -119,9 +127,13 @@ impl Nodes {
         node.seen_ms = received_ms;
         self.totals.invalid_entries += report.invalid_entries;
         let at_ms = node.clock.ours(report.taken_at_ms, received_ms);
-        let endpoints = plan.and_then(|plan| plan.endpoints.get(name));
-        let is_endpoint = |key: &EndpointKey| endpoints.is_some_and(|keys| keys.binary_search(key).is_ok());
-        let counter = match node.ledger.take(report, at_ms, is_endpoint) {
+        let started_ms = match report.epoch_started_at_ms {
+            0 => at_ms,
+            started => node.clock.ours(started, at_ms),
+        };
+        let none = Endpoints::new();
+        let endpoints = index.endpoints().get(name).unwrap_or(&none);
+        let counter = match node.ledger.take(report, started_ms, at_ms, endpoints) {
             Outcome::Taken => &mut self.totals.reports_taken,
             Outcome::Baseline => {
                 tracing::info!(
@@ -145,6 +157,20 @@ impl Nodes {
         true
     }
 
+    /// The ledger of each node, ordered by name.
+    pub(super) fn ledgers(&self) -> impl Iterator<Item = (&str, &NodeLedger)> {
+        self.nodes.iter().map(|(name, node)| (name.as_str(), &node.ledger))
+    }
+
+    /// Tells the ledgers which pods have the endpoints now.
+    pub(super) fn bind(&mut self, index: &Index) {
+        for (name, endpoints) in index.endpoints() {
+            if let Some(node) = self.nodes.get_mut(name) {
+                node.ledger.bind(endpoints);
+            }
+        }
+    }
+
     /// Sends every connected agent what has changed for it.
     pub(super) fn assign(&mut self, plan: &Plan) {
         self.version += 1;
@@ -158,7 +184,7 @@ impl Nodes {
         self.nodes.retain(|name, node| {
             node.ledger.expire(now_ms);
             node.open.is_some()
-                || view.is_none_or(|view| view.nodes.contains(name))
+                || view.is_none_or(|view| view.nodes.contains_key(name))
                 || now_ms.saturating_sub(node.seen_ms) < RETENTION_MS
         });
     }
@@ -175,7 +201,8 @@ impl Nodes {
     /// Every node that the API server or an agent has told of.
     pub(super) fn snapshots(&self, now_ms: u64, view: Option<&ClusterView>) -> Vec<NodeSnapshot> {
         let known = view.map(|view| &view.nodes);
-        let names: std::collections::BTreeSet<&String> = self.nodes.keys().chain(known.into_iter().flatten()).collect();
+        let in_cluster = known.into_iter().flat_map(BTreeMap::keys);
+        let names: BTreeSet<&String> = self.nodes.keys().chain(in_cluster).collect();
         names
             .into_iter()
             .map(|name| {
@@ -184,7 +211,7 @@ impl Nodes {
                 let epoch = ledger.and_then(NodeLedger::epoch);
                 NodeSnapshot {
                     node: name.clone(),
-                    known: known.is_some_and(|known| known.contains(name)),
+                    known: known.is_some_and(|known| known.contains_key(name)),
                     connected: node.is_some_and(|node| node.open.is_some()),
                     reporting: self.is_reporting(name, now_ms),
                     agent_version: node.map(|node| node.hello.agent_version.clone()).unwrap_or_default(),
@@ -194,7 +221,11 @@ impl Nodes {
                     last_report_ms: node.and_then(|node| node.last_report_ms),
                     clock_offset_ms: node.and_then(|node| node.clock.offset_ms()),
                     losses: ledger.map(NodeLedger::losses).unwrap_or_default(),
-                    entries_dropped: ledger.map_or(0, NodeLedger::entries_dropped),
+                    origin: node.map(NodeState::origin).unwrap_or_default(),
+                    abi_version: node.map_or(0, |node| node.hello.abi_version),
+                    counting_since_ms: ledger.and_then(NodeLedger::counting_since_ms),
+                    door_coverage: ledger.map(NodeLedger::door_coverage).unwrap_or_default(),
+                    degradations: ledger.map(|ledger| ledger.degradations().to_vec()).unwrap_or_default(),
                     reports_rejected: node.map_or(0, |node| node.reports_rejected),
                 }
             })
@@ -209,6 +240,8 @@ fn assign(node: &NodeState, plan: &Plan, version: u64, settings: &Settings) {
         version,
         endpoints,
         prefixes: plan.prefixes.clone(),
+        front_doors: plan.front_doors.clone(),
+        node_addresses: plan.node_addresses.get(&node.hello.node).cloned().unwrap_or_default(),
         report_interval_ms: u32::try_from(millis(settings.report_interval)).unwrap_or(u32::MAX),
     };
     node.assignment.send_if_modified(|current| {

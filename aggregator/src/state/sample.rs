@@ -1,8 +1,10 @@
 //! Figures for tests: a Service as a list of pods, with the node and the flows of each.
 
-use super::{EndpointFigures, Figures, NodeFigures, NodeSnapshot, PortFigures};
+use super::{DoorTally, EndpointFigures, Figures, NodeFigures, NodeSnapshot, PortFigures, Tally};
 use crate::cluster::ObjectName;
 use crate::flow::{ByClass, Counts, Protocol, SourceClass};
+use crate::ledger::DoorCounts;
+use crate::node::Origin;
 use crate::report::Window;
 
 const EXTERNAL: usize = SourceClass::External.index();
@@ -25,8 +27,23 @@ pub(crate) fn figures(windows: usize, pods: &[(&str, u64, u64)]) -> Figures {
             node: nodes.iter().position(|found| *found == node).unwrap(),
             address: format!("10.0.0.{i}"),
             port: 18883,
-            opened: vec![opened; windows],
-            counts,
+            tally: Tally {
+                opened: vec![opened; windows],
+                counts,
+                unknown: DoorTally {
+                    opened: vec![new; windows],
+                    counts: DoorCounts {
+                        opened: new,
+                        established,
+                        closed: 0,
+                    },
+                },
+                of_pod: vec![new; windows],
+                unattributed: vec![0; windows],
+                ..Default::default()
+            },
+            load_rates: vec![None; windows],
+            ..Default::default()
         }
     };
     let port = PortFigures {
@@ -41,7 +58,11 @@ pub(crate) fn figures(windows: usize, pods: &[(&str, u64, u64)]) -> Figures {
         session_affinity: "None".to_owned(),
         endpoints: pods.iter().enumerate().map(endpoint).collect(),
         nodes: nodes.iter().map(|node| self::node(node)).collect(),
-        gone: vec![0; windows],
+        gone: vec![],
+        of_no_pod: vec![0; windows],
+        unserved: vec![],
+        shared_with: vec![],
+        endpoints_changed_ms: None,
     };
     Figures {
         windows: vec![
@@ -60,8 +81,8 @@ pub(crate) fn node(name: &str) -> NodeFigures {
     NodeFigures {
         name: name.to_owned(),
         reporting: true,
-        losses: Default::default(),
-        entries_dropped: 0,
+        counting_since_ms: Some(1),
+        ..Default::default()
     }
 }
 
@@ -79,7 +100,11 @@ pub(crate) fn agent(node: &str) -> NodeSnapshot {
         last_report_ms: Some(1_299_000),
         clock_offset_ms: Some(-4),
         losses: Default::default(),
-        entries_dropped: 0,
+        origin: Origin::Adopted,
+        abi_version: 2,
+        counting_since_ms: Some(1_000),
+        door_coverage: Default::default(),
+        degradations: vec![],
         reports_rejected: 0,
     }
 }

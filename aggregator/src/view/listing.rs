@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::assemble;
 use crate::analysis::AnalysisError;
+use crate::node::{Degradation, DoorCoverage, NodeLosses, Origin};
 use crate::report::ServiceReport;
 use crate::state::{Figures, NodeSnapshot};
 
@@ -61,26 +62,22 @@ pub struct AgentState {
     /// Reports that were impossible and not counted.
     pub reports_rejected: u64,
     /// What its agent lost since the start of the epoch.
-    pub losses: AgentLossesState,
-}
-
-/// What an agent lost since the start of its epoch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AgentLossesState {
-    /// Events that found the ring full.
-    pub ring_full: u64,
-    /// Flows that could not be tracked.
-    pub flows_full: u64,
-    /// Flows that found no room in a ledger.
-    pub ledger_full: u64,
-    /// Closes of flows that were not tracked.
-    pub orphan_close: u64,
-    /// Flows whose end was not seen when it happened.
-    pub orphan_flow: u64,
-    /// Reports dropped by the agent.
-    pub reports_dropped: u64,
-    /// Ledger entries of one report that the aggregator did not keep.
-    pub entries_dropped: u64,
+    pub losses: NodeLosses,
+    /// How its counters began.
+    #[serde(default)]
+    pub origin: Origin,
+    /// Version of the records that it shares with the kernel programs; 0 before it has ever connected.
+    #[serde(default)]
+    pub abi_version: u32,
+    /// Since when its flows are counted without a gap, milliseconds since 1970.
+    #[serde(default)]
+    pub counting_since_ms: Option<u64>,
+    /// How many front doors it has looked up since the start of the epoch.
+    #[serde(default)]
+    pub door_coverage: DoorCoverage,
+    /// What it cannot do.
+    #[serde(default)]
+    pub degradations: Vec<Degradation>,
 }
 
 /// Lists the Services, by the first window of the figures.
@@ -133,15 +130,12 @@ pub fn agents(nodes: Vec<NodeSnapshot>) -> Vec<AgentState> {
             last_report_ms: node.last_report_ms,
             clock_offset_ms: node.clock_offset_ms,
             reports_rejected: node.reports_rejected,
-            losses: AgentLossesState {
-                ring_full: node.losses.ring_full,
-                flows_full: node.losses.flows_full,
-                ledger_full: node.losses.ledger_full,
-                orphan_close: node.losses.orphan_close,
-                orphan_flow: node.losses.orphan_flow,
-                reports_dropped: node.losses.reports_dropped,
-                entries_dropped: node.entries_dropped,
-            },
+            losses: node.losses,
+            origin: node.origin,
+            abi_version: node.abi_version,
+            counting_since_ms: node.counting_since_ms,
+            door_coverage: node.door_coverage,
+            degradations: node.degradations,
         })
         .collect()
 }

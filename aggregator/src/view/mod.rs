@@ -1,6 +1,8 @@
 //! Figures of the owner enter; reports and lists for people and programs leave. Pure.
 
 mod listing;
+mod notes;
+mod parts;
 mod report;
 
 #[cfg(test)]

@@ -1,11 +1,14 @@
 //! Figures of one Service port enter; its report leaves.
 
-use crate::analysis::{self, Analysis, AnalysisError, EndpointInput, NodeInput, ServiceInput};
+use super::notes;
+use super::parts::{door_rows, door_sums, gone_rows, load_row, losses, unserved_rows};
+use crate::analysis::{self, Analysis, AnalysisError, EndpointInput, LoadInput, NodeInput, ServiceInput};
 use crate::flow::SourceClass;
-use crate::report::{EndpointRow, Losses, NodeRow, ServiceReport, Window};
+use crate::node::DoorCoverage;
+use crate::report::{EndpointRow, NodeRow, ServiceReport, Window};
 use crate::state::{EndpointFigures, Figures, PortFigures};
 
-const EXTERNAL: usize = SourceClass::External.index();
+pub(super) const EXTERNAL: usize = SourceClass::External.index();
 
 /// Analyses one port over one of the windows of the figures and puts the report together.
 ///
@@ -14,7 +17,11 @@ const EXTERNAL: usize = SourceClass::External.index();
 pub fn assemble(figures: &Figures, port: &PortFigures, window: usize) -> Result<ServiceReport, AnalysisError> {
     let span = figures.windows[window];
     let analysis = analysis::analyse(&input(port, span, window))?;
-    Ok(ServiceReport {
+    let mut door_coverage = DoorCoverage::default();
+    port.nodes
+        .iter()
+        .for_each(|node| door_coverage.add(&node.door_coverage));
+    let mut report = ServiceReport {
         namespace: port.service.namespace.clone(),
         service: port.service.name.clone(),
         port: port.port,
@@ -31,7 +38,23 @@ pub fn assemble(figures: &Figures, port: &PortFigures, window: usize) -> Result<
         balancer: analysis.balancer,
         findings: analysis.findings,
         headline: analysis.headline,
-    })
+        front_doors: door_sums(port, window),
+        door_coverage,
+        shared_with: port.shared_with.iter().map(ToString::to_string).collect(),
+        unserved: unserved_rows(port, window),
+        gone_endpoints: gone_rows(port, window),
+        counting_since_ms: counting_since_ms(port),
+        endpoints_changed_ms: port.endpoints_changed_ms,
+        notes: Vec::new(),
+    };
+    report.notes = notes::notes(&report, coverage(port, window));
+    let losses = &report.losses;
+    let flows = report.new.flows.max(report.established.flows);
+    if flows == 0 && losses.unattributed.max(losses.unattributed_established) > 0 {
+        // That there are no flows is not what is known.
+        report.headline = report.notes.first().cloned().unwrap_or_default();
+    }
+    Ok(report)
 }
 
 fn input(port: &PortFigures, span: Window, window: usize) -> ServiceInput {
@@ -42,8 +65,14 @@ fn input(port: &PortFigures, span: Window, window: usize) -> ServiceInput {
     let endpoints = port.endpoints.iter().map(|endpoint| EndpointInput {
         pod: endpoint.pod.clone(),
         node: endpoint.node,
-        new: endpoint.opened[window][EXTERNAL],
-        established: endpoint.counts[EXTERNAL].established,
+        new: endpoint.tally.opened[window][EXTERNAL],
+        established: endpoint.tally.counts[EXTERNAL].established,
+        load: endpoint.load_rates[window].map(|rates| LoadInput {
+            cpu_cores: rates.cpu_cores,
+            throttled_share: rates.throttled_share,
+            // Of the whole node they say nothing about the pod.
+            listen_overflows: rates.listen_overflows.filter(|_| !rates.shares_network),
+        }),
     });
     ServiceInput {
         service: port.service.to_string(),
@@ -55,8 +84,8 @@ fn input(port: &PortFigures, span: Window, window: usize) -> ServiceInput {
 
 fn endpoint_rows(port: &PortFigures, window: usize, analysis: &Analysis) -> Vec<EndpointRow> {
     let row = |(endpoint, &expected_share): (&EndpointFigures, &f64)| {
-        let opened = &endpoint.opened[window];
-        let external = &endpoint.counts[EXTERNAL];
+        let opened = &endpoint.tally.opened[window];
+        let external = &endpoint.tally.counts[EXTERNAL];
         EndpointRow {
             pod: endpoint.pod.clone(),
             node: port.nodes[endpoint.node].name.clone(),
@@ -72,6 +101,9 @@ fn endpoint_rows(port: &PortFigures, window: usize, analysis: &Analysis) -> Vec<
             closed_total: external.closed_total(),
             seeded_total: external.seeded,
             new_other_classes: opened.iter().sum::<u64>() - opened[EXTERNAL],
+            pod_uid: endpoint.pod_uid.clone(),
+            doors: door_rows(&endpoint.tally, window),
+            load: endpoint.load_rates[window].as_ref().map(load_row),
         }
     };
     port.endpoints.iter().zip(&analysis.expected_shares).map(row).collect()
@@ -90,48 +122,39 @@ fn node_rows(port: &PortFigures, window: usize, analysis: &Analysis) -> Vec<Node
             expected,
             established: 0,
             agent_reporting: node.reporting,
+            counting_since_ms: node.counting_since_ms,
+            origin: node.origin,
         })
         .collect();
     for endpoint in &port.endpoints {
         let row = &mut rows[endpoint.node];
         row.endpoints += 1;
-        row.new += endpoint.opened[window][EXTERNAL];
-        row.established += endpoint.counts[EXTERNAL].established;
+        row.new += endpoint.tally.opened[window][EXTERNAL];
+        row.established = row
+            .established
+            .saturating_add(endpoint.tally.counts[EXTERNAL].established);
     }
     rows.iter_mut()
         .for_each(|row| row.new_share = share(row.new, analysis.new.flows));
     rows
 }
 
-fn losses(port: &PortFigures, window: usize) -> Losses {
-    let mut losses = Losses {
-        silent_nodes: port
-            .nodes
-            .iter()
-            .filter(|node| !node.reporting)
-            .map(|node| node.name.clone())
-            .collect(),
-        flows_on_gone_endpoints: port.gone[window],
-        unclassified: port
-            .endpoints
-            .iter()
-            .map(|e| {
-                let open = e.counts[SourceClass::Unclassified.index()].established;
-                e.opened[window][SourceClass::Unclassified.index()].max(open)
-            })
-            .sum(),
-        ..Losses::default()
-    };
-    for node in &port.nodes {
-        losses.ring_full += node.losses.ring_full;
-        losses.flows_full += node.losses.flows_full;
-        losses.ledger_full += node.losses.ledger_full;
-        losses.orphan_close += node.losses.orphan_close;
-        losses.orphan_flow += node.losses.orphan_flow;
-        losses.reports_dropped += node.losses.reports_dropped;
-        losses.entries_dropped += node.entries_dropped;
-    }
-    losses
+/// The least and the largest part of a pod's new flows whose Service is known; `None` without flows.
+fn coverage(port: &PortFigures, window: usize) -> Option<(f64, f64)> {
+    let tallies = port.endpoints.iter().map(|endpoint| &endpoint.tally);
+    let parts = tallies
+        .filter(|tally| tally.of_pod[window] > 0)
+        .map(|tally| 1.0 - tally.unattributed[window] as f64 / tally.of_pod[window] as f64);
+    parts.fold(None, |range, part| {
+        let (least, most) = range.unwrap_or((part, part));
+        Some((least.min(part), most.max(part)))
+    })
+}
+
+/// The latest of the nodes; `None` while one has not begun.
+fn counting_since_ms(port: &PortFigures) -> Option<u64> {
+    let all: Option<Vec<u64>> = port.nodes.iter().map(|node| node.counting_since_ms).collect();
+    all?.into_iter().max()
 }
 
 fn share(count: u64, sum: u64) -> Option<f64> {

@@ -47,7 +47,7 @@ async fn bad_requests_are_answered_with_reasons() {
     check(
         "/api/v1/services/telemetry/two-ports/report",
         400,
-        "8883/TCP (mqtts), 80/TCP (http)",
+        "8883/TCP (mqtts), 80/TCP (http), 53/UDP (dns)",
     )
     .await;
     check(&format!("{REPORT}?port=99"), 404, "it has 8883/TCP").await;
@@ -86,15 +86,14 @@ async fn ports_windows_and_lists() {
         (&services[0]["endpoints"], &services[0]["significant"]),
         (&json!(2), &json!(true))
     );
-    assert_eq!(services[1]["ports"].as_array().unwrap().len(), 2);
+    assert_eq!(services[1]["ports"].as_array().unwrap().len(), 3);
     aggregator.stop().await;
 }
 
 #[tokio::test]
 async fn metrics_over_http() {
     let (api, aggregator, _agents) = with_flows().await;
-    let gateway =
-        r#"flowskew_window_flows{namespace="telemetry",service="gateway",port="8883",kind="new",window="5m"} 4000"#;
+    let gateway = r#"flowskew_window_flows{namespace="telemetry",service="gateway",port="8883",protocol="TCP",kind="new",window="5m"} 4000"#;
     aggregator
         .eventually("/metrics", |status, body| status == 200 && body.contains(gateway))
         .await;
@@ -152,7 +151,7 @@ async fn the_command_says_what_to_do() {
     check(
         url,
         &["telemetry/two-ports"],
-        &["8883/TCP (mqtts), 80/TCP (http)", "--port"],
+        &["8883/TCP (mqtts), 80/TCP (http), 53/UDP (dns)", "--port"],
     )
     .await;
     check(

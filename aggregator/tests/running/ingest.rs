@@ -188,7 +188,7 @@ async fn entries_without_sense_are_left_out_and_counted() {
     a.report(report(7, 1, garbage)).await;
     let shown = aggregator.report("").await;
     assert_eq!(flows(&shown)[0], (3, 3));
-    assert_eq!(shown.losses.entries_dropped, 8);
+    assert_eq!(shown.losses.nodes.entries_dropped, 8);
     let (_, metrics) = aggregator.get("/metrics").await;
     assert!(
         metrics.contains("flowskew_aggregator_invalid_entries_total 8\n"),

@@ -14,6 +14,7 @@ fn service(nodes: &[&[(u64, u64)]]) -> ServiceInput {
         node,
         new: flows.0,
         established: flows.1,
+        load: None,
     };
     ServiceInput {
         service: "gateway/telemetry".to_owned(),

@@ -1,7 +1,7 @@
 //! Tables: what a given Service must give, with numbers worked out by hand.
 
 use super::*;
-use crate::analysis::AnalysisError;
+use crate::analysis::{AnalysisError, LoadInput};
 use crate::report::{BalancerModel, FindingCode, FlowKind};
 
 /// 11 pods on 7 nodes as 3, 3, 1, 1, 1, 1, 1; each node gets exactly 1/7 of 21,000.
@@ -389,4 +389,31 @@ fn input_that_contradicts_itself_is_an_error() {
         analyse(&input),
         Err(AnalysisError::NodeWithoutEndpoint { node: "n2".to_owned() })
     );
+}
+
+#[test]
+fn the_hot_pod_is_hot_only_when_its_load_says_so() {
+    let told = |cores: [Option<f64>; 3]| {
+        let mut input = new_flows(&[&[2500, 2500], &[5000]]);
+        for (endpoint, cpu_cores) in input.endpoints.iter_mut().zip(cores) {
+            endpoint.load = Some(LoadInput {
+                cpu_cores,
+                throttled_share: Some(0.12),
+                listen_overflows: Some(1234),
+            });
+        }
+        let got = analysis(&input);
+        assert_eq!(got.headline, got.findings[0].sentence);
+        got.headline.split_once(" The hot pod").map(|(_, rest)| rest.to_owned())
+    };
+    assert_eq!(
+        told([Some(0.25), Some(0.3), Some(2.75)]).unwrap(),
+        " really is hot: n2-1 uses 2.75 CPUs against a mean of 1.10, its CPU limit holds it up 12.0 % of the time, its \
+         accept queue was full 1,234 times."
+    );
+    // As busy as others, busiest without most flows, not known for all, idle.
+    assert_eq!(told([Some(1.0), Some(1.0), Some(1.2)]), None);
+    assert_eq!(told([Some(3.0), Some(0.5), Some(1.0)]), None);
+    assert_eq!(told([Some(0.25), None, Some(2.75)]), None);
+    assert_eq!(told([Some(0.0); 3]), None);
 }

@@ -1,14 +1,20 @@
 //! Events, and what the owner answers; lost endpoints.
 
+mod doors;
+mod identity;
+
 use std::net::Ipv6Addr;
 
-use super::gone::GoneEndpoints;
+use super::changes::Changes;
 use super::*;
-use crate::cluster::{Endpoint, ObjectName, ServicePort, ServiceView};
+use crate::cluster::{Endpoint, ObjectName, PortName, ServicePort, ServiceView};
 use crate::flow::{ByClass, Counts, EndpointKey, Protocol, SourceClass};
 use crate::ingest::wire::Hello;
 use crate::ledger::{Entry, LedgerKey, NodeReport, RETENTION_MS};
+use crate::report::GoneState;
 use tokio::sync::oneshot;
+
+const EXTERNAL: usize = SourceClass::External.index();
 
 const SETTINGS: Settings = Settings {
     bucket: Duration::from_secs(1),
@@ -19,7 +25,7 @@ fn address(n: u16) -> Ipv6Addr {
     Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, n)
 }
 
-fn key(n: u16) -> EndpointKey {
+pub(super) fn key(n: u16) -> EndpointKey {
     EndpointKey {
         address: address(n),
         port: 8883,
@@ -27,74 +33,126 @@ fn key(n: u16) -> EndpointKey {
     }
 }
 
-/// A Service with endpoints as (node, number, ready).
-fn view(endpoints: &[(&str, u16, bool)]) -> ClusterView {
-    let endpoint = |&(node, n, ready): &(&str, u16, bool)| Endpoint {
+/// Ready, with "uid-N" as id.
+pub(super) fn endpoint(node: &str, n: u16) -> Endpoint {
+    Endpoint {
         pod: format!("pod-{n}"),
-        pod_uid: String::new(),
+        pod_uid: format!("uid-{n}").into(),
         node: node.to_owned(),
         addresses: [address(n)].into(),
         port: 8883,
-        ready,
-        serving: ready,
-        terminating: !ready,
+        ready: true,
+        serving: true,
+        terminating: false,
         zone: String::new(),
-    };
-    let port = ServicePort {
-        port: 443,
-        name: String::new(),
-        protocol: Protocol::Tcp,
-        endpoints: endpoints.iter().map(endpoint).collect(),
-    };
-    let service = ServiceView {
-        external_traffic_policy: "Local".to_owned(),
-        session_affinity: "None".to_owned(),
-        ports: vec![port],
+    }
+}
+
+/// Services with one port each.
+pub(super) fn view_of(services: &[(&str, u16, Vec<Endpoint>)]) -> ClusterView {
+    let service = |(service, port, endpoints): &(&str, u16, Vec<Endpoint>)| {
+        let port = ServicePort {
+            port: *port,
+            name: String::new(),
+            protocol: Protocol::Tcp,
+            node_port: None,
+            endpoints: endpoints.clone(),
+        };
+        let view = ServiceView {
+            external_traffic_policy: "Local".to_owned(),
+            session_affinity: "None".to_owned(),
+            ports: vec![port],
+            ..Default::default()
+        };
+        (name(service), view)
     };
     ClusterView {
-        services: [(name(), service)].into(),
+        services: services.iter().map(service).collect(),
         ..Default::default()
     }
 }
 
-fn name() -> ObjectName {
+/// Service ns/s with endpoints as (node, number, ready).
+fn view(endpoints: &[(&str, u16, bool)]) -> ClusterView {
+    let endpoint = |&(node, n, ready): &(&str, u16, bool)| Endpoint {
+        ready,
+        serving: ready,
+        terminating: !ready,
+        ..endpoint(node, n)
+    };
+    view_of(&[("s", 443, endpoints.iter().map(endpoint).collect())])
+}
+
+pub(super) fn name(service: &str) -> ObjectName {
     ObjectName {
         namespace: "ns".to_owned(),
-        name: "s".to_owned(),
+        name: service.to_owned(),
     }
 }
 
-fn gone_keys(gone: &GoneEndpoints, view: &ClusterView) -> Vec<(String, EndpointKey)> {
-    let port = &view.services[&name()].ports[0];
-    gone.of(&name(), port)
-        .iter()
-        .map(|gone| (gone.node.clone(), gone.key))
-        .collect()
+fn port_name() -> PortName {
+    PortName {
+        service: name("s"),
+        port: 443,
+        protocol: Protocol::Tcp,
+    }
+}
+
+fn gone_keys(changes: &Changes) -> Vec<(String, EndpointKey)> {
+    let gone = changes.gone(&port_name()).iter();
+    gone.map(|gone| (gone.node.clone(), gone.key)).collect()
 }
 
 #[test]
 fn lost_endpoints_are_remembered_for_an_hour() {
-    let mut gone = GoneEndpoints::default();
+    let mut gone = Changes::default();
     let (two, one) = (view(&[("a", 1, true), ("b", 2, true)]), view(&[("a", 1, true)]));
     gone.compare(&two, &two, 1000);
-    assert!(gone_keys(&gone, &two).is_empty());
+    assert!(gone_keys(&gone).is_empty());
     gone.compare(&two, &one, 1000);
-    assert_eq!(gone_keys(&gone, &one), [("b".to_owned(), key(2))]);
+    assert_eq!(gone_keys(&gone), [("b".to_owned(), key(2))]);
     gone.expire(1000 + RETENTION_MS - 1);
-    assert_eq!(gone_keys(&gone, &one).len(), 1);
+    assert_eq!(gone_keys(&gone).len(), 1);
     gone.expire(1000 + RETENTION_MS);
-    assert!(gone_keys(&gone, &one).is_empty());
+    assert!(gone_keys(&gone).is_empty());
     // One that moved to another node is gone from the first; one that is back is not.
     gone.compare(&two, &view(&[("a", 1, true), ("c", 2, true)]), 1000);
-    assert_eq!(gone_keys(&gone, &two), [("b".to_owned(), key(2))]);
+    assert_eq!(gone_keys(&gone), [("b".to_owned(), key(2))]);
     gone.compare(&one, &two, 2000);
-    assert!(gone_keys(&gone, &two).is_empty());
+    assert!(gone_keys(&gone).is_empty());
     // Not ready is not gone.
     gone.compare(&two, &view(&[("a", 1, true), ("b", 2, false)]), 3000);
-    assert!(gone_keys(&gone, &two).is_empty());
+    assert!(gone_keys(&gone).is_empty());
     // With its Service.
     gone.compare(&two, &ClusterView::default(), 4000);
-    assert_eq!(gone_keys(&gone, &two).len(), 2);
+    assert_eq!(gone_keys(&gone).len(), 2);
+}
+
+/// External flows at an endpoint, of a cgroup.
+fn entry(n: u16, cgroup_id: u64, opened: u64, established: u64) -> Entry {
+    let mut classes = ByClass::<Counts>::default();
+    classes[EXTERNAL] = Counts {
+        opened,
+        established,
+        ..Default::default()
+    };
+    Entry {
+        key: LedgerKey {
+            endpoint: key(n),
+            cgroup_id,
+        },
+        pod_uid: None,
+        classes,
+        doors: vec![],
+    }
+}
+
+/// The same, and the agent knows the pod.
+fn entry_of(pod: &str, n: u16, cgroup_id: u64, opened: u64, established: u64) -> Entry {
+    Entry {
+        pod_uid: Some(pod.into()),
+        ..entry(n, cgroup_id, opened, established)
+    }
 }
 
 struct Owner {
@@ -118,8 +176,7 @@ impl Owner {
     async fn connect(&self, node: &str, stream: u64) -> Admission {
         let hello = Hello {
             node: node.to_owned(),
-            agent_version: String::new(),
-            kernel_release: String::new(),
+            ..Default::default()
         };
         let (reply, admission) = oneshot::channel();
         self.events
@@ -131,28 +188,21 @@ impl Owner {
 
     /// Flows opened at each endpoint; false when the stream is not the node's.
     async fn report(&self, node: &str, stream: u64, sequence: u64, opened: &[(u16, u64)]) -> bool {
-        let entry = |&(n, opened): &(u16, u64)| {
-            let mut classes = ByClass::<Counts>::default();
-            classes[SourceClass::External.index()].opened = opened;
-            Entry {
-                key: LedgerKey {
-                    endpoint: key(n),
-                    cgroup_id: 1,
-                },
-                classes,
-            }
-        };
         let report = NodeReport {
-            epoch: 1,
             sequence,
-            entries: opened.iter().map(entry).collect(),
+            entries: opened.iter().map(|&(n, opened)| entry(n, 1, opened, 0)).collect(),
             ..Default::default()
         };
+        self.send(node, stream, report).await
+    }
+
+    /// Of epoch 1.
+    async fn send(&self, node: &str, stream: u64, report: NodeReport) -> bool {
         let (reply, taken) = oneshot::channel();
         let event = Event::Report {
             node: node.to_owned(),
             stream,
-            report,
+            report: NodeReport { epoch: 1, ..report },
             received_ms: now_ms(),
             reply,
         };
@@ -161,9 +211,13 @@ impl Owner {
     }
 
     async fn figures(&self) -> PortFigures {
+        self.figures_of("s").await
+    }
+
+    async fn figures_of(&self, service: &str) -> PortFigures {
         let window = vec![WindowStart::Ago(60_000)];
         self.handle
-            .figures(Scope::Service(name()), window)
+            .figures(Scope::Service(name(service)), window)
             .await
             .unwrap()
             .unwrap()
@@ -181,7 +235,7 @@ async fn nothing_is_shown_before_the_cluster_is_known() {
     assert!(owner.report("a", 1, 1, &[(1, 10)]).await, "and nothing is lost either");
     owner.see(view(&[("a", 1, true)])).await;
     assert_eq!(
-        owner.figures().await.endpoints[0].opened[0][SourceClass::External.index()],
+        owner.figures().await.endpoints[0].tally.opened[0][SourceClass::External.index()],
         10
     );
     assert_eq!(admission.assignments.borrow().as_ref().unwrap().endpoints.len(), 1);
@@ -232,8 +286,16 @@ async fn flows_on_endpoints_that_do_not_count_any_more() {
     owner.see(view(&[("a", 1, true), ("a", 2, true), ("a", 3, true)])).await;
     let _a = owner.connect("a", 1).await;
     owner.report("a", 1, 1, &[(1, 10), (2, 20), (3, 40)]).await;
-    assert_eq!(owner.figures().await.gone, [0]);
+    assert!(owner.figures().await.gone.is_empty());
     owner.see(view(&[("a", 1, true), ("a", 2, false)])).await;
     let figures = owner.figures().await;
-    assert_eq!((figures.endpoints.len(), figures.gone), (1, vec![60]));
+    let gone = figures
+        .gone
+        .iter()
+        .map(|gone| (gone.state, gone.tally.opened[0][EXTERNAL]));
+    assert_eq!(figures.endpoints.len(), 1);
+    assert_eq!(
+        gone.collect::<Vec<_>>(),
+        [(GoneState::NotReady, 20), (GoneState::Gone, 40)]
+    );
 }

@@ -110,13 +110,18 @@ pub fn report(epoch: u64, sequence: u64, entries: Vec<v1::LedgerEntry>) -> v1::R
     }
 }
 
-pub fn entry(address: &str, opened: u64, established: u64) -> v1::LedgerEntry {
+/// An address as the wire has it.
+pub fn bytes(address: &str) -> Vec<u8> {
     let address = match address.parse().unwrap() {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),
         IpAddr::V6(v6) => v6,
     };
+    address.octets().to_vec()
+}
+
+pub fn entry(address: &str, opened: u64, established: u64) -> v1::LedgerEntry {
     v1::LedgerEntry {
-        address: address.octets().to_vec(),
+        address: bytes(address),
         port: 18883,
         protocol: v1::Protocol::Tcp.into(),
         cgroup_id: 1,
@@ -126,5 +131,6 @@ pub fn entry(address: &str, opened: u64, established: u64) -> v1::LedgerEntry {
             established,
             ..Default::default()
         }],
+        ..Default::default()
     }
 }

@@ -1,9 +1,11 @@
 //! Sequences of reports, and what the ledger makes of them.
 
+mod beside;
+
 use std::net::Ipv6Addr;
 
 use super::*;
-use crate::flow::Protocol;
+use crate::flow::{ByClass, Protocol};
 
 const BUCKET_MS: u64 = 10_000;
 const EXTERNAL: usize = SourceClass::External.index();
@@ -25,7 +27,9 @@ fn entry(endpoint: EndpointKey, cgroup_id: u64, opened: u64, established: u64) -
     };
     Entry {
         key: LedgerKey { endpoint, cgroup_id },
+        pod_uid: None,
         classes,
+        doors: vec![],
     }
 }
 
@@ -38,12 +42,24 @@ fn report(epoch: u64, sequence: u64, entries: Vec<Entry>) -> NodeReport {
     }
 }
 
+/// Without endpoints.
+fn take(ledger: &mut NodeLedger, report: &NodeReport, at_ms: u64) -> Outcome {
+    ledger.take(report, at_ms, at_ms, &Endpoints::new())
+}
+
+fn opened_since(ledger: &NodeLedger, endpoint: EndpointKey, ms: u64) -> u64 {
+    let keys = ledger.at(&endpoint);
+    keys.map(|(_, key)| key.opened(ledger.tick(ms), Tick::MAX)[EXTERNAL])
+        .sum()
+}
+
 fn new_flows(ledger: &NodeLedger, endpoint: EndpointKey) -> u64 {
-    ledger.opened(&endpoint, 0, Tick::MAX)[EXTERNAL]
+    opened_since(ledger, endpoint, 0)
 }
 
 fn established(ledger: &NodeLedger, endpoint: EndpointKey) -> u64 {
-    ledger.counts(&endpoint)[EXTERNAL].established
+    let keys = ledger.at(&endpoint);
+    keys.map(|(_, key)| key.counts()[EXTERNAL].established).sum()
 }
 
 /// Reports of one endpoint as (epoch, sequence, opened, established), the outcome of each, and what is shown at last.
@@ -52,7 +68,7 @@ fn check(reports: &[(u64, u64, u64, u64)], outcomes: &str, new: u64, open: u64) 
     let mut got = String::new();
     for &(epoch, sequence, opened, established) in reports {
         let report = report(epoch, sequence, vec![entry(endpoint(1), 1, opened, established)]);
-        got.push(match ledger.take(&report, 50_000, |_| true) {
+        got.push(match take(&mut ledger, &report, 50_000) {
             Outcome::Taken => 'T',
             Outcome::Baseline => 'B',
             Outcome::Stale => 's',
@@ -120,20 +136,20 @@ fn counters_that_go_backwards_change_nothing() {
     let mut ledger = NodeLedger::new(BUCKET_MS);
     let mut closed = entry(endpoint(1), 1, 5, 0);
     closed.classes[EXTERNAL].closed = [0, 3, 2, 0, 0, 0];
-    ledger.take(&report(7, 1, vec![closed.clone()]), 0, |_| true);
+    take(&mut ledger, &report(7, 1, vec![closed.clone()]), 0);
     closed.classes[EXTERNAL].closed = [0, 3, 1, 0, 0, 0];
-    let outcome = ledger.take(&report(7, 2, vec![closed]), 0, |_| true);
+    let outcome = take(&mut ledger, &report(7, 2, vec![closed]), 0);
     assert!(matches!(outcome, Outcome::Rejected(reason) if reason.contains("8883")));
 }
 
 #[test]
 fn a_key_that_appears_later_counts_from_zero() {
     let mut ledger = NodeLedger::new(BUCKET_MS);
-    ledger.take(&report(7, 5, vec![entry(endpoint(1), 1, 100, 1)]), 0, |_| true);
-    ledger.take(
+    take(&mut ledger, &report(7, 5, vec![entry(endpoint(1), 1, 100, 1)]), 0);
+    take(
+        &mut ledger,
         &report(7, 6, vec![entry(endpoint(1), 1, 100, 1), entry(endpoint(2), 1, 7, 7)]),
         0,
-        |_| true,
     );
     assert_eq!(new_flows(&ledger, endpoint(2)), 7);
 }
@@ -141,12 +157,12 @@ fn a_key_that_appears_later_counts_from_zero() {
 #[test]
 fn a_key_that_is_away_has_no_open_flows_and_may_be_counted_afresh() {
     let mut ledger = NodeLedger::new(BUCKET_MS);
-    let mut take = |sequence, entries| ledger.take(&report(7, sequence, entries), 0, |_| true);
-    take(1, vec![entry(endpoint(1), 1, 10, 4)]);
-    take(2, vec![]);
-    assert_eq!(take(3, vec![entry(endpoint(1), 1, 2, 2)]), Outcome::Taken);
+    take(&mut ledger, &report(7, 1, vec![entry(endpoint(1), 1, 10, 4)]), 0);
+    take(&mut ledger, &report(7, 2, vec![]), 0);
+    let afresh = report(7, 3, vec![entry(endpoint(1), 1, 2, 2)]);
+    assert_eq!(take(&mut ledger, &afresh, 0), Outcome::Taken);
     assert_eq!(new_flows(&ledger, endpoint(1)), 12);
-    ledger.take(&report(7, 4, vec![]), 0, |_| true);
+    take(&mut ledger, &report(7, 4, vec![]), 0);
     assert_eq!(
         (new_flows(&ledger, endpoint(1)), established(&ledger, endpoint(1))),
         (12, 0)
@@ -161,7 +177,7 @@ fn cgroups_of_one_address_are_summed() {
         entry(endpoint(1), 9, 20, 2),
         entry(endpoint(2), 5, 40, 4),
     ];
-    ledger.take(&report(7, 1, entries), 0, |_| true);
+    take(&mut ledger, &report(7, 1, entries), 0);
     assert_eq!(
         (new_flows(&ledger, endpoint(1)), established(&ledger, endpoint(1))),
         (30, 3)
@@ -174,13 +190,13 @@ fn windows_are_made_of_buckets_and_end_after_an_hour() {
     let start = 1_700_000_000_000;
     for (sequence, opened) in [(1, 1), (2, 11), (3, 111)] {
         let at_ms = start + (sequence - 1) * 2 * BUCKET_MS;
-        ledger.take(
+        take(
+            &mut ledger,
             &report(7, sequence, vec![entry(endpoint(1), 1, opened, 0)]),
             at_ms,
-            |_| true,
         );
     }
-    let since = |ledger: &NodeLedger, ms| ledger.opened(&endpoint(1), ledger.tick(ms), Tick::MAX)[EXTERNAL];
+    let since = |ledger: &NodeLedger, ms| opened_since(ledger, endpoint(1), ms);
     assert_eq!(since(&ledger, start), 111);
     assert_eq!(since(&ledger, start + BUCKET_MS), 110);
     assert_eq!(since(&ledger, start + 4 * BUCKET_MS), 100);
@@ -190,10 +206,10 @@ fn windows_are_made_of_buckets_and_end_after_an_hour() {
     ledger.expire(start + 2 * RETENTION_MS);
     assert_eq!(since(&ledger, 0), 0);
     // Its counters are still what the next report is compared with.
-    ledger.take(
+    take(
+        &mut ledger,
         &report(7, 4, vec![entry(endpoint(1), 1, 112, 0)]),
         start + 2 * RETENTION_MS,
-        |_| true,
     );
     assert_eq!(since(&ledger, 0), 1);
 }
@@ -202,8 +218,8 @@ fn windows_are_made_of_buckets_and_end_after_an_hour() {
 fn keys_that_are_gone_for_an_hour_are_forgotten() {
     let mut ledger = NodeLedger::new(BUCKET_MS);
     let start = 1_700_000_000_000;
-    ledger.take(&report(7, 1, vec![entry(endpoint(1), 1, 5, 5)]), start, |_| true);
-    ledger.take(&report(7, 2, vec![]), start, |_| true);
+    take(&mut ledger, &report(7, 1, vec![entry(endpoint(1), 1, 5, 5)]), start);
+    take(&mut ledger, &report(7, 2, vec![]), start);
     ledger.expire(start + RETENTION_MS - 1);
     assert_eq!(ledger.keys.len(), 1);
     ledger.expire(start + RETENTION_MS + BUCKET_MS);
@@ -215,13 +231,13 @@ fn endpoints_are_kept_before_other_keys() {
     let mut ledger = NodeLedger::new(BUCKET_MS);
     let others = |count| (0..count).map(|n| entry(endpoint(1), n, 1, 1));
     let full = u64::try_from(MAX_KEYS).unwrap();
-    ledger.take(&report(7, 1, others(full).collect()), 0, |_| false);
-    assert_eq!((ledger.keys.len(), ledger.entries_dropped()), (MAX_KEYS, 0));
+    take(&mut ledger, &report(7, 1, others(full).collect()), 0);
+    assert_eq!((ledger.keys.len(), ledger.losses().entries_dropped), (MAX_KEYS, 0));
 
-    let is_endpoint = |key: &EndpointKey| *key == endpoint(2);
+    let endpoints: Endpoints = [(endpoint(2), "".into())].into();
     let crowd = || others(full).chain([entry(endpoint(2), 1, 3, 3)]).collect();
-    ledger.take(&report(7, 2, crowd()), 0, is_endpoint);
-    assert_eq!((ledger.keys.len(), ledger.entries_dropped()), (MAX_KEYS, 1));
+    ledger.take(&report(7, 2, crowd()), 0, 0, &endpoints);
+    assert_eq!((ledger.keys.len(), ledger.losses().entries_dropped), (MAX_KEYS, 1));
     assert_eq!(new_flows(&ledger, endpoint(2)), 3);
 }
 
@@ -229,10 +245,10 @@ fn endpoints_are_kept_before_other_keys() {
 fn a_key_that_had_no_room_is_not_new_when_it_finds_some() {
     let mut ledger = NodeLedger::new(BUCKET_MS);
     let crowd = || (0..=u64::try_from(MAX_KEYS).unwrap()).map(|n| entry(endpoint(1), n, 1, 1));
-    ledger.take(&report(7, 1, crowd().collect()), 0, |_| false);
+    take(&mut ledger, &report(7, 1, crowd().collect()), 0);
     assert_eq!(new_flows(&ledger, endpoint(1)), u64::try_from(MAX_KEYS).unwrap());
     // One has gone, and all others fit; the flow of the one is forgotten for them.
-    ledger.take(&report(7, 2, crowd().skip(1).collect()), 0, |_| false);
+    take(&mut ledger, &report(7, 2, crowd().skip(1).collect()), 0);
     assert_eq!(new_flows(&ledger, endpoint(1)), u64::try_from(MAX_KEYS).unwrap() - 1);
-    assert_eq!(ledger.entries_dropped(), 1, "told as long as the epoch lasts");
+    assert_eq!(ledger.losses().entries_dropped, 1, "told as long as the epoch lasts");
 }

@@ -1,9 +1,15 @@
 //! Figures, and the reports and lists made of them.
 
+mod parts;
+
 use super::*;
-use crate::flow::{AgentLosses, SourceClass};
-use crate::report::{BalancerModel, FindingCode, Losses};
+use crate::cluster::{ObjectName, PortName};
+use crate::flow::{Protocol, SourceClass};
+use crate::ledger::{DoorCounts, LoadRates};
+use crate::node::{Degradation, DoorCoverage, NodeLosses, Origin};
+use crate::report::{BalancerModel, DoorKind, FindingCode, GoneState, Losses, NodeDegradation, UnservedReason};
 use crate::state::sample::{agent, crowded, figures};
+use crate::state::{DoorTally, GoneFigures, PortFigures, Tally, UnservedFigures};
 
 #[test]
 fn the_crowded_placement() {
@@ -48,7 +54,7 @@ fn the_crowded_placement() {
 #[test]
 fn only_external_flows_have_shares() {
     let mut figures = figures(1, &[("a", 10, 5), ("b", 30, 5)]);
-    let opened = &mut figures.ports[0].endpoints[0].opened[0];
+    let opened = &mut figures.ports[0].endpoints[0].tally.opened[0];
     opened[SourceClass::Unclassified.index()] = 100;
     opened[SourceClass::Pod.index()] = 200;
     opened[SourceClass::Node.index()] = 300;
@@ -72,35 +78,49 @@ fn only_external_flows_have_shares() {
 fn losses_are_summed_over_the_nodes() {
     let mut figures = figures(1, &[("a", 10, 5), ("b", 30, 5)]);
     let port = &mut figures.ports[0];
-    port.gone = vec![9];
-    port.nodes[0].losses = AgentLosses {
+    port.nodes[0].losses = NodeLosses {
         ring_full: 1,
-        flows_full: 2,
-        ledger_full: 3,
-        orphan_close: 4,
-        orphan_flow: 5,
-        reports_dropped: 5,
+        recursion: 2,
+        ..Default::default()
     };
-    port.nodes[1].losses = port.nodes[0].losses;
-    port.nodes[1].entries_dropped = 6;
+    port.nodes[1].losses = NodeLosses {
+        entries_dropped: 6,
+        ..port.nodes[0].losses
+    };
     port.nodes[1].reporting = false;
+    port.nodes[1].degradations = vec![Degradation {
+        code: "udp".to_owned(),
+        sentence: "no UDP".to_owned(),
+    }];
     let report = assemble(&figures, &figures.ports[0], 0).unwrap();
     assert_eq!(
         report.losses,
         Losses {
-            ring_full: 2,
-            flows_full: 4,
-            ledger_full: 6,
-            orphan_close: 8,
-            orphan_flow: 10,
-            reports_dropped: 10,
-            entries_dropped: 6,
+            nodes: NodeLosses {
+                ring_full: 2,
+                recursion: 4,
+                entries_dropped: 6,
+                ..Default::default()
+            },
             silent_nodes: vec!["b".to_owned()],
-            flows_on_gone_endpoints: 9,
-            unclassified: 0,
+            degradations: vec![NodeDegradation {
+                node: "b".to_owned(),
+                code: "udp".to_owned(),
+                sentence: "no UDP".to_owned(),
+            }],
+            ..Default::default()
         }
     );
     assert_eq!(report.findings[0].code, FindingCode::NodeSilent);
+    // In JSON they are one flat object, and what an agent cannot do is no loss.
+    let json = serde_json::to_value(&report.losses).unwrap();
+    assert_eq!((&json["recursion"], &json["silent_nodes"][0]), (&4.into(), &"b".into()));
+    assert_eq!(serde_json::from_value::<Losses>(json).unwrap(), report.losses);
+    let only_degraded = Losses {
+        degradations: report.losses.degradations,
+        ..Default::default()
+    };
+    assert!(only_degraded.none());
 }
 
 #[test]
@@ -154,4 +174,6 @@ fn agents_as_they_are() {
         (list[0].epoch, list[0].sequence, list[0].clock_offset_ms),
         (Some(7), Some(3), Some(-4))
     );
+    let json = serde_json::to_value(&list[0]).unwrap();
+    assert_eq!((&json["origin"], &json["abi_version"]), (&"adopted".into(), &2.into()));
 }

@@ -1,12 +1,16 @@
 //! Reports, and what a person sees of them.
 
+mod evidence;
+
 use clap::Parser;
 
 use super::client::near_names;
 use super::*;
+use crate::node::NodeLosses;
 use crate::report::{
-    BalancerModel, BalancerVerdict, EndpointRow, Finding, FindingCode, FlowKind, GTest, Losses, NodeExpectation,
-    NodeRow, ServiceReport, Skew, Theil, Window,
+    BalancerModel, BalancerVerdict, DoorKind, DoorSum, EndpointRow, Finding, FindingCode, FlowKind, GTest, GoneRow,
+    GoneState, LoadRow, Losses, NodeDegradation, NodeExpectation, NodeRow, ServiceReport, Skew, Theil, UnservedReason,
+    UnservedRow, Window,
 };
 use crate::view::ServiceSummary;
 
@@ -46,9 +50,7 @@ fn endpoint(pod: &str, node: &str, new: u64, share: f64) -> EndpointRow {
         established: new / 2,
         established_share: Some(share),
         opened_total: new,
-        closed_total: 0,
-        seeded_total: 0,
-        new_other_classes: 0,
+        ..Default::default()
     }
 }
 
@@ -65,6 +67,8 @@ fn node(name: &str, endpoints: u32) -> NodeRow {
         },
         established: 5000,
         agent_reporting: true,
+        counting_since_ms: None,
+        origin: Default::default(),
     }
 }
 
@@ -104,6 +108,14 @@ fn report() -> ServiceReport {
         }],
         headline: "gw-2 is alone on its node.".to_owned(),
         losses: Losses::default(),
+        front_doors: vec![],
+        door_coverage: Default::default(),
+        shared_with: vec![],
+        unserved: vec![],
+        gone_endpoints: vec![],
+        counting_since_ms: None,
+        endpoints_changed_ms: None,
+        notes: vec![],
     }
 }
 
@@ -164,7 +176,10 @@ fn losses_and_further_findings_are_told() {
     let mut report = report();
     report.nodes[1].agent_reporting = false;
     report.losses = Losses {
-        flows_full: 1200,
+        nodes: NodeLosses {
+            flows_full: 1200,
+            ..Default::default()
+        },
         silent_nodes: vec!["worker-2".to_owned()],
         ..Default::default()
     };

@@ -50,7 +50,7 @@ pub fn opened(sk: Sock) {
 /// is taken out of the gauge, and makes room. False if it is the same flow, counted already.
 #[inline(always)]
 fn replaces_leftover(id: u64, flow: &Flow) -> bool {
-    // SAFETY: the value is copied at once, and entries that are not preallocated are not reused under a reader.
+    // SAFETY: the value is copied at once; should it be freed meanwhile, the removal below fails.
     if let Some(leftover) = (unsafe { FLOWS.get(id) }).copied() {
         let same_client = leftover.client == flow.client && leftover.client_port == flow.client_port;
         if same_client && leftover.key == flow.key {
@@ -65,7 +65,7 @@ fn replaces_leftover(id: u64, flow: &Flow) -> bool {
 /// A socket left ESTABLISHED. `cause` is one of [`flowskew_agent_ebpf::close_cause`].
 #[inline(always)]
 pub fn closed(sk: Sock, cause: u8) {
-    // SAFETY: the value is copied at once, and entries that are not preallocated are not reused under a reader.
+    // SAFETY: the value is copied at once; should it be freed meanwhile, the removal below fails.
     let Some(flow) = (unsafe { FLOWS.get(sk.id()) }).copied() else {
         closed_untracked(sk, cause);
         return;
@@ -82,7 +82,7 @@ pub fn closed(sk: Sock, cause: u8) {
 /// The kernel frees a socket. If FLOWS still holds its flow, the end of that was not seen.
 #[inline(always)]
 pub fn destroyed(sk: Sock) {
-    // SAFETY: the value is copied at once, and entries that are not preallocated are not reused under a reader.
+    // SAFETY: the value is copied at once; should it be freed meanwhile, the removal below fails.
     if let Some(flow) = (unsafe { FLOWS.get(sk.id()) }).copied() {
         end_unseen(sk.id(), &flow, loss::ORPHAN_FLOW);
     }

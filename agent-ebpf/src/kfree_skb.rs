@@ -12,6 +12,7 @@ use aya_ebpf::{
 use flowskew_agent_ebpf::{AttemptKey, PROTOCOL_TCP, UnservedKey, WatchedKey, loss, unserved_reason};
 
 use crate::{
+    class::class_of,
     event::{boot_ns, is_watched},
     ledger,
     maps::{ATTEMPTS, FRONT_DOORS, UNSERVED, count_loss, settings},
@@ -92,7 +93,8 @@ fn dropped(skb: *const c_void, reason: u8) {
             unserved: UnservedKey {
                 dialled,
                 reason,
-                padding: [0; 3],
+                source_class: class_of(packet.source),
+                padding: [0; 2],
             },
             client: packet.source,
             client_port: packet.source_port,

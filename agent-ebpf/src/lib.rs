@@ -190,17 +190,28 @@ pub struct AgentMemory {
     pub epoch_started_at_ms: u64,
     /// Sequence of the last report that was made.
     pub sequence: u64,
-    /// 1 once the flows that were open at the beginning have been taken up.
+    /// 1 once the flows that were open at the beginning have been taken up; 2 if they could not be.
     pub seeded: u32,
     /// Sizes that the maps were made with: entries of FLOWS and LEDGER, bytes of EVENTS, entries of UDP_FLOWS.
     pub sizes: [u32; 4],
     /// Zero.
     pub padding: u32,
-    /// Runs that the kernel skipped of programs that have been replaced, in this epoch.
-    pub skipped_before: u64,
+    /// How often the kernel had skipped each of the two programs of `inet_sock_set_state` when that was last looked at.
+    pub skipped: [u64; 2],
+    /// Steps that both may have been skipped for, in this epoch.
+    pub recursion: u64,
 }
 
-const _: () = assert!(size_of::<AgentMemory>() == 56);
+impl AgentMemory {
+    /// Takes another look. A step that both programs were skipped for has added one to the count of each since the last.
+    pub fn note_skipped(&mut self, now: [u64; 2]) {
+        let more = |which: usize| now[which].saturating_sub(self.skipped[which]);
+        self.recursion += more(0).min(more(1));
+        self.skipped = now;
+    }
+}
+
+const _: () = assert!(size_of::<AgentMemory>() == 72);
 const _: () = assert!(size_of::<LedgerKey>() == 32);
 const _: () = assert!(size_of::<ClassCounts>() == 72);
 const _: () = assert!(size_of::<LedgerValue>() == 288);

@@ -59,7 +59,13 @@ fn opened(key: &UdpFlowKey, now: u64) {
 /// Closes a flow that has been silent for the idle time.
 #[inline(always)]
 pub fn expire(key: &UdpFlowKey, flow: &UdpFlow, now: u64) {
-    if is_silent(flow, now) {
+    if !is_silent(flow, now) {
+        return;
+    }
+    // Its client may have spoken again meanwhile, which has begun another flow.
+    // SAFETY: the value is copied at once.
+    let unchanged = unsafe { UDP_FLOWS.get(key) }.is_some_and(|found| found.last_at_ns == flow.last_at_ns);
+    if unchanged {
         end(key, flow);
     }
 }

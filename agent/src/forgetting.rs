@@ -1,30 +1,31 @@
-//! Which counters the kernel's ledger can forget: in, the ledger and the cgroups that are gone; out, keys that cannot change any
-//! more. Each container that starts makes a key, and the ledger is bounded.
+//! Which counters the kernel's maps can forget: in, those that are over; out, those that have been reported long enough. Each
+//! container that starts makes a key of the ledger, and maps are bounded.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
+    hash::Hash,
     time::{Duration, Instant},
 };
 
-use flowskew_agent_ebpf::{LedgerKey, LedgerValue};
-
-/// Time that counters of a cgroup that is gone must have been unchanged, so that reports have told them many times.
+/// Time that counters must have been over and unchanged, so that reports have told them many times.
 const UNCHANGED_FOR: Duration = Duration::from_secs(1_200);
 
-/// Keys that may soon be forgotten.
-#[derive(Debug, Default)]
-pub struct Forgetting(HashMap<LedgerKey, (LedgerValue, Instant)>);
+/// Counters that are over, with their values, and since when these have not changed.
+#[derive(Debug)]
+pub struct Forgetting<K, V>(HashMap<K, (V, Instant)>);
 
-impl Forgetting {
-    /// Keys that can be forgotten now: their cgroup is gone, no flow of theirs is open, and nothing has changed for a while.
-    pub fn due(&mut self, entries: Vec<(LedgerKey, LedgerValue)>, gone: &HashSet<u64>, now: Instant) -> Vec<LedgerKey> {
+impl<K, V> Default for Forgetting<K, V> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+impl<K: Eq + Hash, V: Eq> Forgetting<K, V> {
+    /// Keys that can be forgotten now. `over`: all whose counters should not change any more.
+    pub fn due(&mut self, over: impl Iterator<Item = (K, V)>, now: Instant) -> Vec<K> {
         let mut before = std::mem::take(&mut self.0);
         let mut due = Vec::new();
-        for (key, value) in entries {
-            let is_closed = value.classes.iter().all(|counts| counts.established == 0);
-            if !is_closed || !gone.contains(&key.cgroup_id) {
-                continue;
-            }
+        for (key, value) in over {
             let since = match before.remove(&key) {
                 Some((unchanged, since)) if unchanged == value => since,
                 _ => now,
@@ -44,39 +45,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_gone_closed_and_unchanged_is_due() {
-        let key = |cgroup_id| LedgerKey {
-            cgroup_id,
-            port: 80,
-            ..LedgerKey::default()
-        };
-        let value = |opened, established| {
-            let mut value = LedgerValue::default();
-            value.classes[1].opened = opened;
-            value.classes[1].established = established;
-            value
-        };
+    fn only_what_has_not_changed_for_long_is_due() {
         let start = Instant::now();
-        let gone = HashSet::from([1, 2, 3]);
         let mut forgetting = Forgetting::default();
-        let first = vec![
-            (key(1), value(5, 0)),
-            (key(2), value(5, 1)),
-            (key(3), value(5, 0)),
-            (key(4), value(5, 0)),
-        ];
-        assert_eq!(forgetting.due(first.clone(), &gone, start), []);
-        // Another flow on the third, and the second has closed its last.
-        let second = vec![
-            (key(1), value(5, 0)),
-            (key(2), value(5, 0)),
-            (key(3), value(6, 0)),
-            (key(4), value(5, 0)),
-        ];
-        assert_eq!(forgetting.due(second.clone(), &gone, start + UNCHANGED_FOR), [key(1)]);
-        assert_eq!(
-            forgetting.due(second, &gone, start + UNCHANGED_FOR * 2),
-            [key(1), key(2), key(3)]
-        );
+        let mut due = |over: &[(&'static str, u64)], after: Duration| {
+            let mut due = forgetting.due(over.iter().copied(), start + after);
+            due.sort_unstable();
+            due
+        };
+        let never: [&str; 0] = [];
+        assert_eq!(due(&[("same", 5), ("grows", 5), ("back", 5)], Duration::ZERO), never);
+        assert_eq!(due(&[("same", 5), ("grows", 6)], UNCHANGED_FOR / 2), never);
+        assert_eq!(due(&[("same", 5), ("grows", 6), ("back", 5)], UNCHANGED_FOR), ["same"]);
+        assert_eq!(due(&[("grows", 6), ("back", 5)], UNCHANGED_FOR * 3 / 2), ["grows"]);
     }
 }

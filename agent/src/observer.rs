@@ -7,7 +7,7 @@ use std::{
     time::Instant,
 };
 
-use flowskew_agent_ebpf::{Settings, WatchedKey};
+use flowskew_agent_ebpf::{AgentMemory, LedgerKey, LedgerValue, Settings, UnservedKey, WatchedKey};
 use rustix::fs::stat;
 
 use crate::{
@@ -44,17 +44,21 @@ pub struct Observer {
     pods: Option<(PodDirectory, PodLoads)>,
     doors: Option<Doors>,
     endpoints: HashSet<WatchedKey>,
-    forgotten: Forgetting,
+    flows_over: Forgetting<LedgerKey, LedgerValue>,
+    unserved_over: Forgetting<UnservedKey, u64>,
     /// What cannot change while the agent runs.
     standing: Vec<Degradation>,
     seeding: Option<Degradation>,
     expiry: Option<Degradation>,
+    /// Where Services can be dialled: attempts elsewhere are history.
+    front_doors: HashSet<WatchedKey>,
 }
 
 impl Observer {
-    /// Takes the programs, and finds what explains their counters; what is not there is a degradation.
-    pub fn new(mut kernel: Kernel, config: &RunConfig) -> Result<Self, KernelError> {
-        let mut standing = Vec::new();
+    /// Takes the programs, and finds what explains their counters; what is not there is a degradation. `unpinned`: why the programs
+    /// end with the agent, though they should not.
+    pub fn new(mut kernel: Kernel, config: &RunConfig, unpinned: Option<Degradation>) -> Result<Self, KernelError> {
+        let mut standing = Vec::from_iter(unpinned);
         let pods = match Cgroups::find(config.cgroup_root.as_deref()) {
             Ok(cgroups) => {
                 kernel.set_cgroup_root(cgroups.root().to_owned());
@@ -113,11 +117,16 @@ impl Observer {
             pods,
             doors,
             endpoints: HashSet::new(),
-            forgotten: Forgetting::default(),
+            flows_over: Forgetting::default(),
+            unserved_over: Forgetting::default(),
             standing,
             seeding: seeding_is_partial(),
             expiry: None,
+            front_doors: HashSet::new(),
         };
+        if observer.kernel.memory()?.seeded == SEEDING_FAILED {
+            observer.seeding = Some(seeding_failed("it failed when counting began"));
+        }
         // Pods that were counted while no agent ran may end soon.
         let counted = observer.kernel.snapshot()?;
         observer.resolve(counted.entries.iter().map(|(key, _)| key.cgroup_id));
@@ -139,6 +148,7 @@ impl Observer {
         assignment.apply(&mut self.kernel)?;
         let changed = self.endpoints != assignment.endpoints;
         self.endpoints.clone_from(&assignment.endpoints);
+        self.front_doors.clone_from(&assignment.front_doors);
         // Flows that are open at an endpoint that was not watched until now have to be looked up.
         if changed { self.reconcile_doors() } else { Ok(()) }
     }
@@ -147,14 +157,15 @@ impl Observer {
     pub fn seed(&mut self) -> Result<Option<String>, KernelError> {
         let failed = self.kernel.seed().err().map(|error| error.to_string());
         if let Some(error) = &failed {
-            let sentence =
-                format!("flows that were open when the agent began to count are not in 'established': {error}");
-            tracing::warn!("{sentence}");
-            self.seeding = Some(Degradation {
-                code: "seeding",
-                sentence,
-            });
+            let degradation = seeding_failed(error);
+            tracing::warn!("{}", degradation.sentence);
+            self.seeding = Some(degradation);
         }
+        let memory = self.kernel.memory()?;
+        self.kernel.remember(AgentMemory {
+            seeded: if failed.is_some() { SEEDING_FAILED } else { SEEDED },
+            ..memory
+        })?;
         self.reconcile_doors()?;
         Ok(failed)
     }
@@ -176,17 +187,14 @@ impl Observer {
     }
 
     fn note_expiry(&mut self, result: Result<(), KernelError>, meaning: &str) {
-        if let Err(error) = result
-            && self.expiry.is_none()
-        {
-            let sentence =
-                format!("{meaning}: the kernel does not walk over maps, as Linux 5.13 and newer do: {error}");
-            tracing::warn!("{sentence}");
-            self.expiry = Some(Degradation {
-                code: "expiry",
-                sentence,
-            });
+        let degradation = result.err().map(|error| Degradation {
+            code: "expiry",
+            sentence: format!("{meaning}: {error}; programs can walk over maps since Linux 5.13"),
+        });
+        if let (Some(new), None) = (&degradation, &self.expiry) {
+            tracing::warn!("{}", new.sentence);
         }
+        self.expiry = degradation;
     }
 
     /// Forgets counters that can never change again: of cgroups that are gone, when all has been reported for a while.
@@ -194,10 +202,20 @@ impl Observer {
         let Some((directory, _)) = &mut self.pods else {
             return Ok(());
         };
-        let entries = self.kernel.snapshot()?.entries;
+        let Snapshot { entries, unserved, .. } = self.kernel.snapshot()?;
         let gone = directory.gone(entries.iter().map(|(key, _)| key.cgroup_id));
-        for key in self.forgotten.due(entries, &gone, Instant::now()) {
+        let now = Instant::now();
+        let is_over = |(key, value): &(LedgerKey, LedgerValue)| {
+            gone.contains(&key.cgroup_id) && value.classes.iter().all(|counts| counts.established == 0)
+        };
+        for key in self.flows_over.due(entries.into_iter().filter(is_over), now) {
             self.kernel.forget(&key)?;
+        }
+        let is_history = |(key, _): &(UnservedKey, u64)| {
+            !self.endpoints.contains(&key.dialled) && !self.front_doors.contains(&key.dialled)
+        };
+        for key in self.unserved_over.due(unserved.into_iter().filter(is_history), now) {
+            self.kernel.forget_unserved(&key)?;
         }
         Ok(())
     }
@@ -225,6 +243,7 @@ impl Observer {
     pub fn observe(&mut self) -> Result<Observation, KernelError> {
         // Before the kernel's counters, so that no door has more flows than its endpoint.
         let doors = self.doors.as_ref().map(Doors::snapshot);
+        self.kernel.note_skipped()?;
         let kernel = self.kernel.snapshot()?;
         let mut observation = Observation {
             degradations: self.degradations(doors.as_ref()),
@@ -266,6 +285,17 @@ impl Observer {
             .cloned()
             .chain(doors)
             .collect()
+    }
+}
+
+/// [`AgentMemory::seeded`] when open flows have been taken up, and when that failed.
+const SEEDED: u32 = 1;
+const SEEDING_FAILED: u32 = 2;
+
+fn seeding_failed(why: &str) -> Degradation {
+    Degradation {
+        code: "seeding",
+        sentence: format!("flows that were open when the agent began to count are not in 'established': {why}"),
     }
 }
 

@@ -15,6 +15,7 @@ use tokio::{
 use crate::{
     config::RunConfig,
     convert,
+    degradation::Degradation,
     events::{self, EventMetrics},
     http,
     kernel::{
@@ -40,7 +41,7 @@ pub async fn run(config: RunConfig) -> anyhow::Result<()> {
     let listener = http::bind(config.http_listen).await?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
 
-    let pins = hold_pins(&config)?;
+    let (pins, unpinned) = hold_pins(&config)?;
     let mut kernel = Kernel::start(&config.maps, pins.as_ref())?;
     if config.maps.kernel_log {
         kernel.forward_log()?;
@@ -49,7 +50,7 @@ pub async fn run(config: RunConfig) -> anyhow::Result<()> {
     let ring = kernel.take_events()?;
     let memory = kernel.memory()?;
     let origin = kernel.origin();
-    let observer = Observer::new(kernel, &config)?;
+    let observer = Observer::new(kernel, &config, unpinned)?;
     let (cgroup_sink, mut cgroups) = events::cgroups();
     let sinks: Vec<_> = observer.door_sink().into_iter().chain([cgroup_sink]).collect();
     tracing::info!(
@@ -117,8 +118,8 @@ pub async fn run(config: RunConfig) -> anyhow::Result<()> {
     agent.shut_down(&mut upstream_events).await
 }
 
-/// The pins of this node; `None`, with a warning, where nothing can be pinned.
-fn hold_pins(config: &RunConfig) -> Result<Option<Pins>, PinError> {
+/// The pins of this node; without, where nothing can be pinned though it should.
+fn hold_pins(config: &RunConfig) -> Result<(Option<Pins>, Option<Degradation>), PinError> {
     if config.no_pin {
         match pins::clean_up(&config.pins.pin_dir) {
             Ok(0) => {}
@@ -127,15 +128,18 @@ fn hold_pins(config: &RunConfig) -> Result<Option<Pins>, PinError> {
             // What cannot hold pins has none.
             Err(error) => tracing::debug!("nothing to clean up: {error}"),
         }
-        return Ok(None);
+        return Ok((None, None));
     }
     match Pins::hold(&config.pins.pin_dir) {
-        Ok(pins) => Ok(Some(pins)),
+        Ok(pins) => Ok((Some(pins), None)),
         Err(error @ PinError::Held(_)) => Err(error),
-        Err(error) => {
-            tracing::warn!("flows that open and close while no agent runs will be missing: {error}");
-            Ok(None)
-        }
+        Err(error) => Ok((
+            None,
+            Some(Degradation {
+                code: "pins",
+                sentence: format!("flows that open and close while no agent runs will be missing: {error}"),
+            }),
+        )),
     }
 }
 
@@ -175,9 +179,6 @@ impl Agent {
     /// is entered with. Without this the agent still counts what opens from now on.
     fn seed(&mut self) -> Result<(), KernelError> {
         let failed = self.observer.seed()?;
-        let kernel = self.observer.kernel();
-        let memory = kernel.memory()?;
-        kernel.remember(AgentMemory { seeded: 1, ..memory })?;
         self.publisher
             .send_modify(|published| published.seeding_failed = failed);
         Ok(())

@@ -34,9 +34,11 @@ struct Net {
 impl Net {
     /// `None`, with the reason printed, when this machine does not allow it.
     fn make() -> Option<Self> {
-        if Command::new("ipvsadm").arg("--version").output().is_err() {
-            eprintln!("skipped: no ipvsadm; install the package ipvsadm");
-            return None;
+        for tool in ["ip", "nft", "ipvsadm"] {
+            if Command::new(tool).arg("--version").output().is_err() {
+                eprintln!("skipped: no {tool}; install iproute2, nftables and ipvsadm");
+                return None;
+            }
         }
         let net = Self {
             name: format!("fsipvs-{}", std::process::id()),

@@ -18,8 +18,10 @@ pub struct UnservedKey {
     pub dialled: WatchedKey,
     /// [`unserved_reason`].
     pub reason: u8,
+    /// [`crate::source_class`] of the client.
+    pub source_class: u8,
     /// Zero.
-    pub padding: [u8; 3],
+    pub padding: [u8; 2],
 }
 
 /// Key of ATTEMPTS, whose value is when the attempt's last packet was seen, nanoseconds since boot: tells a repeated SYN from

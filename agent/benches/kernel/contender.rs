@@ -14,7 +14,11 @@ use anyhow::{Context, Result, bail};
 use aya::{Btf, Ebpf, programs::BtfTracePoint};
 use serde::{Deserialize, Serialize};
 
-use crate::{load::Servers, maps, programs};
+use crate::{
+    load::Servers,
+    maps,
+    programs::{self, Runs},
+};
 
 /// Script for bpftrace: the same figures as flowskew's, from the same tracepoint.
 const SCRIPT: &str = include_str!("peer.bt");
@@ -111,19 +115,19 @@ impl Setting {
                 command
             }
         };
-        let mut said = tempfile::tempfile().context("cannot make a temporary file")?;
+        let said = tempfile::tempfile().context("cannot make a temporary file")?;
         command
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(said.try_clone()?);
-        let process = Process(command.spawn().context("cannot start `setpriv`")?);
+        let child = command.spawn().context("cannot start `setpriv`")?;
         let mut running = Running {
-            pid: process.0.id(),
-            process: Some(process),
+            pid: child.id(),
+            process: Some(Process { child, said }),
             ..Running::default()
         };
-        self.wait_until_it_sees(contender, &mut running, &mut said)?;
+        self.wait_until_it_sees(contender, &mut running)?;
         if contender == Contender::Agent {
             maps::assign(running.pid, self.servers.endpoints())?;
         }
@@ -150,17 +154,12 @@ impl Setting {
         })
     }
 
-    fn wait_until_it_sees(&self, contender: Contender, running: &mut Running, said: &mut File) -> Result<()> {
+    fn wait_until_it_sees(&self, contender: Contender, running: &mut Running) -> Result<()> {
         let _statistics = programs::count_runs()?;
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
             sleep(Duration::from_millis(50));
-            if let Some(status) = running.ended()? {
-                let mut text = String::new();
-                said.rewind()?;
-                said.read_to_string(&mut text)?;
-                bail!("it ended ({status}): {}", text.trim());
-            }
+            running.check()?;
             self.servers.connect_once()?;
             if contender == Contender::Conntrack {
                 if conntrack_is_heard()? {
@@ -168,7 +167,7 @@ impl Setting {
                 }
                 continue;
             }
-            let ran = |runs: Vec<(String, programs::Runs)>| runs.iter().any(|(_, runs)| runs.count > 0);
+            let ran = |runs: Vec<(String, Runs)>| runs.iter().any(|(_, runs)| runs.count > 0);
             // Programs come and go while it starts.
             if programs::runs(&programs::ids(running.pid, "prog_id")).is_ok_and(ran) {
                 return Ok(());
@@ -190,35 +189,45 @@ pub struct Running {
 
 impl Running {
     /// What its programs have cost so far, by name.
-    pub fn runs(&self) -> Result<Vec<(String, programs::Runs)>> {
+    pub fn runs(&self) -> Result<Vec<(String, Runs)>> {
         programs::runs(&self.programs)
     }
 
-    /// An error if it has ended.
-    pub fn check(&mut self) -> Result<()> {
-        match self.ended()? {
-            Some(status) => bail!("it ended while it was measured: {status}"),
-            None => Ok(()),
-        }
+    /// The same, all programs together.
+    pub fn all_runs(&self) -> Result<Runs> {
+        Ok(self
+            .runs()?
+            .into_iter()
+            .fold(Runs::default(), |sum, (_, runs)| sum.plus(runs)))
     }
 
-    fn ended(&mut self) -> Result<Option<std::process::ExitStatus>> {
-        match &mut self.process {
-            Some(Process(process)) => Ok(process.try_wait()?),
-            None => Ok(None),
-        }
+    /// An error if it has ended, with what it said.
+    pub fn check(&mut self) -> Result<()> {
+        let Some(Process { child, said }) = &mut self.process else {
+            return Ok(());
+        };
+        let Some(status) = child.try_wait()? else {
+            return Ok(());
+        };
+        let mut text = String::new();
+        said.rewind()?;
+        said.read_to_string(&mut text)?;
+        bail!("it ended ({status}): {}", text.trim())
     }
 }
 
-/// A process that ends when this is dropped.
+/// A process that ends when this is dropped, and what it says on standard error.
 #[derive(Debug)]
-struct Process(Child);
+struct Process {
+    child: Child,
+    said: File,
+}
 
 impl Drop for Process {
     fn drop(&mut self) {
         // Both fail only when it has ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

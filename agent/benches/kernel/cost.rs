@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    contender::{Contender, Running, Setting},
+    contender::{Contender, Setting},
     plan::Plan,
     programs::{self, Runs},
     progress::Progress,
@@ -90,7 +90,7 @@ pub fn measure(setting: &Setting, plan: &Plan, progress: &Progress) -> Result<Co
             match sample(setting, plan, contender) {
                 Ok(sample) => _ = samples.insert(contender, sample),
                 Err(error) if contender.is_peer() => _ = cost.failed.insert(contender, format!("{error:#}")),
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.context(contender.label())),
             }
         }
         cost.rounds.push(samples);
@@ -107,12 +107,12 @@ fn sample(setting: &Setting, plan: &Plan, contender: Contender) -> Result<Sample
     let mut sample = Sample::default();
     let begin = running.runs()?;
     for _ in 0..plan.cost_cycles {
-        let before = total(&running)?;
+        let before = running.all_runs()?;
         let flows = setting.servers.open(plan.cost_flows)?;
-        let open = total(&running)?;
+        let open = running.all_runs()?;
         drop(flows);
         sleep(SETTLE);
-        let close = total(&running)?;
+        let close = running.all_runs()?;
         sample.flows += plan.cost_flows as u64;
         sample.open = sample.open.plus(open.since(before));
         sample.close = sample.close.plus(close.since(open));
@@ -123,9 +123,4 @@ fn sample(setting: &Setting, plan: &Plan, contender: Contender) -> Result<Sample
         *runs = runs.plus(after.since(before));
     }
     Ok(sample)
-}
-
-fn total(running: &Running) -> Result<Runs> {
-    let runs = running.runs()?.into_iter();
-    Ok(runs.fold(Runs::default(), |sum, (_, runs)| sum.plus(runs)))
 }

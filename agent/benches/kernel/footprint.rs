@@ -6,10 +6,10 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    contender::{Contender, Running, Setting},
+    contender::{Contender, Setting},
     maps,
     plan::Plan,
-    programs::{self, Runs},
+    programs,
     progress::Progress,
 };
 
@@ -98,9 +98,9 @@ fn work(setting: &Setting, plan: &Plan, contender: Contender) -> Result<Work> {
     sleep(plan.agent_load);
     let from = programs::process_cpu(running.pid)?;
     let statistics = programs::count_runs()?;
-    let before = total(&running)?;
+    let before = running.all_runs()?;
     let done = setting.servers.run(plan.agent_load)?;
-    let runs = total(&running)?.since(before);
+    let runs = running.all_runs()?.since(before);
     drop(statistics);
     // For what it still has to read.
     sleep(Duration::from_millis(200));
@@ -114,11 +114,6 @@ fn work(setting: &Setting, plan: &Plan, contender: Contender) -> Result<Work> {
         idle_ms: from.saturating_sub(idle_from).as_secs_f64() * 1e3 / plan.agent_load.as_secs_f64(),
         programs_ms: runs.ns as f64 / 1e6 / tens_of_thousands,
     })
-}
-
-fn total(running: &Running) -> Result<Runs> {
-    let runs = running.runs()?.into_iter();
-    Ok(runs.fold(Runs::default(), |sum, (_, runs)| sum.plus(runs)))
 }
 
 fn memory(setting: &Setting, flows: u32) -> Result<Memory> {

@@ -1,6 +1,11 @@
 //! eBPF programs of a process: in, its process id; out, the run time of each by the kernel's own statistics.
 
-use std::{collections::BTreeSet, fs, os::fd::OwnedFd, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    os::fd::OwnedFd,
+    time::Duration,
+};
 
 use anyhow::{Context, Result};
 use aya::{
@@ -55,9 +60,11 @@ pub fn ids(pid: u32, kind: &str) -> BTreeSet<u32> {
         .collect()
 }
 
-/// Name and runs of each of the programs.
+/// Name and runs of each of the programs, in the order in which they were loaded. The kernel keeps 15 bytes of a name; programs
+/// that share them are numbered.
 pub fn runs(ids: &BTreeSet<u32>) -> Result<Vec<(String, Runs)>> {
     let mut found = Vec::new();
+    let mut namesakes: BTreeMap<String, usize> = BTreeMap::new();
     for info in loaded_programs() {
         // One that ends while we look is not ours.
         let Ok(info) = info else { continue };
@@ -66,7 +73,17 @@ pub fn runs(ids: &BTreeSet<u32>) -> Result<Vec<(String, Runs)>> {
                 count: info.run_count(),
                 ns: u64::try_from(info.run_time().as_nanos()).unwrap_or(u64::MAX),
             };
-            found.push((info.name_as_str().unwrap_or("?").to_owned(), runs));
+            let name = info.name_as_str().unwrap_or("?").to_owned();
+            let number = namesakes.entry(name.clone()).or_default();
+            *number += 1;
+            found.push((
+                if *number == 1 {
+                    name
+                } else {
+                    format!("{name} ({number})")
+                },
+                runs,
+            ));
         }
     }
     anyhow::ensure!(found.len() == ids.len(), "a program that is measured has gone");

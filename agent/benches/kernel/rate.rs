@@ -78,7 +78,7 @@ pub fn measure(setting: &Setting, plan: &Plan, progress: &Progress) -> Result<Ra
             match sample(setting, plan, contender) {
                 Ok(sample) => _ = samples.insert(contender, sample),
                 Err(error) if contender.is_peer() => _ = rate.failed.insert(contender, format!("{error:#}")),
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.context(contender.label())),
             }
         }
         rate.rounds.push(samples);

@@ -137,6 +137,7 @@ fn unserved(key: &UnservedKey, attempts: u64) -> v1::Unserved {
         }
         .into(),
         attempts,
+        source_class: source_class_to_proto(key.source_class).into(),
     }
 }
 

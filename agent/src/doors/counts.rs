@@ -6,6 +6,8 @@ use std::collections::{HashMap, HashSet};
 use aya::maps::MapError;
 use flowskew_agent_ebpf::{DoorCoverage, DoorKey, DoorValue, LedgerKey, MAX_DOORS, WatchedKey};
 
+use crate::kernel::removed;
+
 use super::{DoorCounts, memory::Memory};
 
 /// Doors at which room is short.
@@ -126,11 +128,8 @@ impl Counts {
             .map(|(key, _)| *key)
             .collect();
         for key in idle {
-            match memory.remove(&key) {
-                // Without an entry it was never written.
-                Ok(()) | Err(MapError::KeyNotFound) => {}
-                Err(error) => return Err(error),
-            }
+            // Without an entry it was never written.
+            removed(memory.remove(&key))?;
             self.changed.remove(&key);
             self.doors.remove(&key);
         }

@@ -57,8 +57,8 @@ const COUNTING: &str = "inet_sock_set_state";
 const SKIPPED: &str = "inet_sock_set_state_skipped";
 /// The program that needs the kernel to tell why it drops packets.
 const UNSERVED: &str = "kfree_skb";
-/// The program that counts UDP.
-const UDP: &str = "cgroup_skb";
+/// The program that counts UDP. That of another object counts on until this one's is attached, or no endpoint needs it.
+pub const UDP: &str = "cgroup_skb";
 
 /// The pins, and the name of this object in them.
 #[derive(Clone, Copy)]
@@ -134,6 +134,8 @@ pub struct UdpHook {
     pin: Option<PathBuf>,
     link: Option<FdLink>,
     attached: bool,
+    /// Links of the objects that this one replaces.
+    others: Vec<PathBuf>,
 }
 
 impl UdpHook {
@@ -144,13 +146,16 @@ impl UdpHook {
             attached: pin.as_ref().is_some_and(|pin| pin.exists()),
             pin,
             link: None,
+            others: pinned
+                .and_then(|Pinned { pins, object }| pins.other_links(UDP, object).ok())
+                .unwrap_or_default(),
         }
     }
 
     /// Attaches it, if it is not.
     pub fn attach(&mut self, ebpf: &mut Ebpf, cgroup_root: &Path) -> Result<(), KernelError> {
         if self.attached {
-            return Ok(());
+            return self.end_others();
         }
         let failed = |error| KernelError::Program { program: UDP, error };
         let root = File::open(cgroup_root)?;
@@ -172,6 +177,14 @@ impl UdpHook {
             None => self.link = Some(link),
         }
         self.attached = true;
+        // Both have counted for a moment: UDP_FLOWS lets only one count a flow.
+        self.end_others()
+    }
+
+    fn end_others(&mut self) -> Result<(), KernelError> {
+        for path in self.others.drain(..) {
+            fs::remove_file(path)?;
+        }
         Ok(())
     }
 
@@ -184,7 +197,7 @@ impl UdpHook {
             self.link = None;
             self.attached = false;
         }
-        Ok(())
+        self.end_others()
     }
 }
 
@@ -214,24 +227,23 @@ impl CountingPrograms {
         Self([COUNTING, SKIPPED].into_iter().filter_map(fd).collect())
     }
 
-    /// Steps of sockets that may have been missed: at most this many.
-    ///
-    /// A step is missed when the kernel skipped both programs, which adds one to the counter of each.
-    pub fn skipped(&self) -> u64 {
-        let misses = self.0.iter().map(|fd| misses(fd.as_fd().as_raw_fd()));
-        misses.min().unwrap_or(0)
+    /// How often the kernel has skipped each of the two, since it was loaded.
+    pub fn skipped(&self) -> [u64; 2] {
+        let mut skipped = [0; 2];
+        for (skipped, fd) in skipped.iter_mut().zip(&self.0) {
+            *skipped = misses(fd.as_fd().as_raw_fd());
+        }
+        skipped
     }
 }
 
-/// The same for the objects that this one replaces.
-pub fn skipped_before(Pinned { pins, object }: Pinned<'_>) -> u64 {
-    let Ok(others) = pins.other_objects(object) else {
-        return 0;
-    };
-    let skipped = others
+/// The same for the object that this one replaces.
+pub fn skipped_before(Pinned { pins, object }: Pinned<'_>) -> Option<[u64; 2]> {
+    let others = pins.other_objects(object).ok()?;
+    let other = others
         .into_iter()
-        .map(|other| CountingPrograms::pinned(pins, other).skipped());
-    skipped.sum()
+        .find(|&other| pins.program(COUNTING, other).exists())?;
+    Some(CountingPrograms::pinned(pins, other).skipped())
 }
 
 /// `recursion_misses` of a program; 0 on kernels that do not count it.

@@ -9,118 +9,31 @@ use std::{
 };
 
 use aya::{
-    Btf, Ebpf, EbpfError,
+    Btf, Ebpf,
     maps::{Array, HashMap, IterableMap, LpmTrie, MapData, MapError, PerCpuArray, RingBuf, lpm_trie},
     programs::{Iter, ProgramError},
 };
 use flowskew_agent_ebpf::{
     Address, AgentMemory, Flow, LedgerKey, LedgerValue, PROTOCOL_UDP, Settings, UdpFlow, UdpFlowKey, UnservedKey,
-    WatchedKey, loss, source_class,
+    WatchedKey, source_class,
 };
-use thiserror::Error;
 
 use crate::{degradation::Degradation, doors};
 
 mod attach;
 mod batch;
+mod error;
 mod log;
 pub mod object;
 pub mod offsets;
 pub mod pins;
 pub mod requirements;
+mod snapshot;
 mod start;
 
+pub use error::KernelError;
+pub use snapshot::{KernelLosses, Snapshot};
 pub use start::Origin;
-
-/// Something that the kernel refused.
-#[derive(Debug, Error)]
-pub enum KernelError {
-    /// What the agent cannot work without; each with its remedy.
-    #[error("this machine lacks what the agent needs:\n{0}")]
-    Requirements(String),
-    /// Built without the kernel programs.
-    #[error(transparent)]
-    NotBuiltIn(#[from] object::NotBuiltIn),
-    /// A field that the programs read is not known.
-    #[error(transparent)]
-    Offset(#[from] offsets::OffsetError),
-    /// The object or a map was refused.
-    #[error("the kernel refused the eBPF object: {0}")]
-    Load(#[from] EbpfError),
-    /// A program was refused.
-    #[error("the kernel refused the program {program}: {error}")]
-    Program {
-        /// Name of the program.
-        program: &'static str,
-        /// What the kernel said.
-        error: ProgramError,
-    },
-    /// The object has not what this agent expects: they were built from different sources.
-    #[error("the eBPF object has no {0}: build it again with `cargo xtask build-ebpf`")]
-    Absent(&'static str),
-    /// An iterator could not be started.
-    #[error("cannot use the link of a program: {0}")]
-    Link(#[from] aya::programs::links::LinkError),
-    /// What should outlive the agent could not be kept.
-    #[error(transparent)]
-    Pins(#[from] pins::PinError),
-    /// The link of a program could not be kept.
-    #[error("cannot pin the link of the eBPF program: {0}")]
-    PinLink(#[from] aya::pin::PinError),
-    /// A map could not be read or written.
-    #[error("map {map}: {error}")]
-    Map {
-        /// Name of the map.
-        map: &'static str,
-        /// What the kernel said.
-        error: MapError,
-    },
-    /// The kernel's BTF could not be read by the loader.
-    #[error("cannot read the kernel's type information: {0}")]
-    Btf(#[from] aya::BtfError),
-    /// The programs' log could not be read.
-    #[error("cannot read the log of the eBPF programs: {0}")]
-    Log(#[from] aya_log::Error),
-    /// An iterator or a ring could not be read.
-    #[error("cannot read from the kernel: {0}")]
-    Read(#[from] std::io::Error),
-}
-
-/// The counters of the node at one moment.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Snapshot {
-    /// Wall clock, milliseconds since 1970.
-    pub taken_at_ms: u64,
-    /// One entry for each local address, port and cgroup; order does not matter.
-    pub entries: Vec<(LedgerKey, LedgerValue)>,
-    /// Attempts that reached no pod, since the epoch began.
-    pub unserved: Vec<(UnservedKey, u64)>,
-    /// What could not be counted, since the epoch began.
-    pub losses: KernelLosses,
-}
-
-/// Losses that the kernel programs counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct KernelLosses {
-    /// Events that found the ring full.
-    pub ring_full: u64,
-    /// Flows that found FLOWS full.
-    pub flows_full: u64,
-    /// Flows that found LEDGER full.
-    pub ledger_full: u64,
-    /// Closes of flows that FLOWS did not hold.
-    pub orphan_close: u64,
-    /// Flows whose end was not seen when it happened.
-    pub orphan_flow: u64,
-    /// Flows that a walk over FLOWS found gone.
-    pub corrected: u64,
-    /// Attempts that reached no pod and found no room to be counted.
-    pub unserved_full: u64,
-    /// Datagrams of flows that found UDP_FLOWS full.
-    pub udp_flows_full: u64,
-    /// Steps of sockets that the kernel may have kept from the programs: at most this many.
-    pub recursion: u64,
-}
 
 /// The running programs and their maps. Dropping it ends those that are not pinned.
 pub struct Kernel {
@@ -207,39 +120,11 @@ impl Kernel {
         Ok(())
     }
 
-    /// Reads all counters.
-    pub fn snapshot(&self) -> Result<Snapshot, KernelError> {
-        let mut entries = Vec::new();
-        for entry in self.ledger.iter() {
-            entries.push(entry.map_err(|error| KernelError::Map { map: "LEDGER", error })?);
-        }
-        let loss = |index| -> Result<u64, KernelError> {
-            let values = self
-                .losses
-                .get(&index, 0)
-                .map_err(|error| KernelError::Map { map: "LOSSES", error })?;
-            Ok(values.iter().sum())
-        };
-        let mut unserved = Vec::new();
-        for entry in self.unserved.iter() {
-            unserved.push(entry.map_err(|error| KernelError::Map { map: "UNSERVED", error })?);
-        }
-        Ok(Snapshot {
-            taken_at_ms: now_ms(),
-            entries,
-            unserved,
-            losses: KernelLosses {
-                ring_full: loss(loss::RING_FULL)?,
-                flows_full: loss(loss::FLOWS_FULL)?,
-                ledger_full: loss(loss::LEDGER_FULL)?,
-                orphan_close: loss(loss::ORPHAN_CLOSE)?,
-                orphan_flow: loss(loss::ORPHAN_FLOW)?,
-                corrected: loss(loss::CORRECTED)?,
-                unserved_full: loss(loss::UNSERVED_FULL)?,
-                udp_flows_full: loss(loss::UDP_FLOWS_FULL)?,
-                recursion: self.memory()?.skipped_before + self.counting.skipped(),
-            },
-        })
+    /// Looks how often the kernel has skipped the counting programs.
+    pub fn note_skipped(&mut self) -> Result<(), KernelError> {
+        let mut memory = self.memory()?;
+        memory.note_skipped(self.counting.skipped());
+        self.remember(memory)
     }
 
     /// Where the program that counts UDP is attached when it is needed: the sockets of this cgroup and those below.
@@ -323,10 +208,12 @@ impl Kernel {
 
     /// Forgets the counters of a key. Only for keys that no socket can count on any more.
     pub fn forget(&mut self, key: &LedgerKey) -> Result<(), KernelError> {
-        match self.ledger.remove(key) {
-            Ok(()) | Err(MapError::KeyNotFound) => Ok(()),
-            Err(error) => Err(KernelError::Map { map: "LEDGER", error }),
-        }
+        removed(self.ledger.remove(key)).map_err(|error| KernelError::Map { map: "LEDGER", error })
+    }
+
+    /// Forgets attempts at a place that is neither an endpoint nor a front door any more.
+    pub fn forget_unserved(&mut self, key: &UnservedKey) -> Result<(), KernelError> {
+        removed(self.unserved.remove(key)).map_err(|error| KernelError::Map { map: "UNSERVED", error })
     }
 
     /// Calls `visit` with each open flow that is tracked, of TCP and UDP.
@@ -357,11 +244,19 @@ impl Kernel {
     }
 }
 
+/// What is not there need not be removed.
+pub fn removed(result: Result<(), MapError>) -> Result<(), MapError> {
+    match result {
+        Err(MapError::SyscallError(error)) if error.io_error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}
+
 /// Makes a map hold these keys and no others.
 fn replace_keys(map: &mut HashMap<MapData, WatchedKey, u8>, keys: &HashSet<WatchedKey>) -> Result<(), MapError> {
     let present: HashSet<WatchedKey> = map.keys().collect::<Result<_, _>>()?;
     for key in present.difference(keys) {
-        map.remove(key)?;
+        removed(map.remove(key))?;
     }
     for key in keys.difference(&present) {
         map.insert(key, 1, 0)?;

@@ -93,14 +93,22 @@ impl Pins {
         Ok(others)
     }
 
-    /// Ends the programs of other objects than this: the newest alone counts.
-    pub fn remove_other_objects(&self, object: u64) -> Result<(), PinError> {
+    /// Ends the programs of other objects than this, but for that of one hook: the newest alone counts.
+    pub fn remove_other_objects(&self, object: u64, but: &str) -> Result<(), PinError> {
+        let keep = self.other_links(but, object)?;
         for path in entries(&self.own)? {
-            if object_of(&path).is_some_and(|other| other != object) {
+            if object_of(&path).is_some_and(|other| other != object) && !keep.contains(&path) {
                 fs::remove_file(&path).map_err(PinError::io(&path))?;
             }
         }
         Ok(())
+    }
+
+    /// The links of one hook's program that are of other objects.
+    pub fn other_links(&self, program: &str, object: u64) -> Result<Vec<PathBuf>, PinError> {
+        let mut links = entries(&self.own)?;
+        links.retain(|path| object_of(path).is_some_and(|other| *path == self.link(program, other) && other != object));
+        Ok(links)
     }
 
     /// Ends what other versions of the shared records have left running. True if there was any.

@@ -32,6 +32,7 @@ const PINNED_MAPS: &[&str] = &[
     "UNSERVED",
     "ATTEMPTS",
     "SETTINGS",
+    "HANDLED",
     "DOORS",
     "DOOR_COVERAGE",
     MEMORY,
@@ -104,12 +105,12 @@ impl Kernel {
         let layout = offsets::resolve()?;
         let mut ebpf = load(object, sizes.kernel_log, map_sizes, page, pins, &layout)?;
         let degradations = attach::attach(&mut ebpf, &btf, pinned, layout.tells_drop_reasons)?;
-        let mut skipped_before = 0;
+        let mut skipped_before = None;
         if let Some(pinned) = pinned {
             // Only now: until here the programs of an older agent have counted.
             skipped_before = attach::skipped_before(pinned);
-            pinned.pins.remove_other_objects(pinned.object)?;
-            if pinned.pins.remove_other_versions()? {
+            pinned.pins.remove_other_objects(pinned.object, attach::UDP)?;
+            if pinned.pins.remove_other_versions()? && !origin.continues() {
                 origin = Origin::Migrated;
             }
         }
@@ -143,12 +144,12 @@ impl Kernel {
                 sizes: map_sizes,
                 ..AgentMemory::default()
             })?;
-        } else if skipped_before > 0 {
-            let memory = kernel.memory()?;
-            kernel.remember(AgentMemory {
-                skipped_before: memory.skipped_before + skipped_before,
-                ..memory
-            })?;
+        } else if let Some(skipped) = skipped_before {
+            let mut memory = kernel.memory()?;
+            memory.note_skipped(skipped);
+            // Our own programs begin at zero.
+            memory.skipped = [0; 2];
+            kernel.remember(memory)?;
         }
         Ok(kernel)
     }

@@ -103,6 +103,11 @@ impl Cgroups {
         &self.root
     }
 
+    /// Whether that folder is the root of the whole hierarchy.
+    pub fn is_whole(&self) -> bool {
+        self.root == self.mount
+    }
+
     /// The same cgroup in the older hierarchy of the `cpu` controller, if the machine has that.
     pub(super) fn v1_cpu(&self, cgroup: &Path) -> Option<PathBuf> {
         self.counterpart(self.cpu.as_deref(), cgroup)

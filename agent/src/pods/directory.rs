@@ -34,6 +34,8 @@ struct Bounds {
 #[derive(Debug)]
 pub struct PodDirectory {
     root: PathBuf,
+    /// Whether `root` is the root of the whole hierarchy.
+    whole_tree: bool,
     bounds: Bounds,
     known: HashMap<u64, Entry>,
     wanted: HashSet<u64>,
@@ -76,12 +78,16 @@ impl PodDirectory {
             cgroups: 65_536,
             gone: 65_536,
         };
-        Self::bounded(cgroups.root().to_owned(), bounds)
+        Self {
+            whole_tree: cgroups.is_whole(),
+            ..Self::bounded(cgroups.root().to_owned(), bounds)
+        }
     }
 
     fn bounded(root: PathBuf, bounds: Bounds) -> Self {
         Self {
             root,
+            whole_tree: false,
             bounds,
             known: HashMap::new(),
             wanted: HashSet::new(),
@@ -130,15 +136,23 @@ impl PodDirectory {
         self.known.get(&cgroup_id)?.pod.as_ref()
     }
 
-    /// Those of these cgroups that were there once and are not any more. Looks through the whole tree; finds none when it cannot.
+    /// Those of these cgroups that are not there any more. Looks through the whole tree; finds none when it cannot, nor one that
+    /// may be elsewhere: the ids are those that sockets had before this call, and ids are never used twice.
     pub fn gone(&mut self, ids: impl IntoIterator<Item = u64>) -> HashSet<u64> {
         self.turn += 1;
         self.last_walk = self.walk();
-        if !matches!(self.last_walk, Walk::Whole { .. }) {
+        if !matches!(self.last_walk, Walk::Whole { kubepods: true }) {
             return HashSet::new();
         }
-        let was_there_only = |id: &u64| self.known.get(id).is_some_and(|entry| entry.found < self.turn);
-        ids.into_iter().filter(was_there_only).collect()
+        let gone = ids
+            .into_iter()
+            .filter(|id| match self.known.get(id) {
+                Some(entry) => entry.found < self.turn,
+                None => *id != 0 && self.whole_tree,
+            })
+            .collect();
+        self.forget();
+        gone
     }
 
     /// Why pods may be missing, by the last look at the tree.

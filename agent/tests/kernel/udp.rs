@@ -64,7 +64,7 @@ fn a_flow_is_one_client_until_it_is_silent() {
         kernel
             .watch(&HashSet::from([endpoint(address, PROTOCOL_UDP)]))
             .expect("watches");
-        assert_eq!(kernel.degradations(), []);
+        assert!(kernel.degradations().iter().all(|known| known.code != "udp"));
         for _ in 0..3 {
             for client in &clients {
                 send(client, &socket, address);

@@ -1,6 +1,6 @@
 //! Attempts that reached no pod: cumulative counters enter, report by report; attempts by time leave.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use super::key::new_flows;
 use super::report::Unserved;
@@ -29,6 +29,13 @@ impl UnservedLedger {
     /// `are_new`: what counters exceed the last ones by has happened since the last report. Returns how many had no room.
     pub(super) fn take(&mut self, unserved: &[Unserved], tick: Tick, are_new: bool) -> usize {
         let mut left_out = 0;
+        let present: HashSet<_> = unserved.iter().map(|found| (found.at, found.reason)).collect();
+        for (key, attempts) in &mut self.places {
+            // The agent has forgotten it: should it come again, it counts from zero.
+            if !present.contains(key) {
+                attempts.last = 0;
+            }
+        }
         for found in unserved {
             let key = (found.at, found.reason);
             let known = self.places.contains_key(&key);

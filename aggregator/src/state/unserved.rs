@@ -25,9 +25,11 @@ pub(super) fn by_port(state: &State, windows: &[Window]) -> HashMap<PortName, Ve
     for (node, ledger) in state.nodes.ledgers() {
         for (at, reason, total, series) in ledger.unserved() {
             let dialled = state.index.door(at).map(|(port, _)| port);
-            let served = state.index.ports_at(node, at).chain(state.changes.ports_at(node, at));
             // An endpoint that refuses does so to each Service that has it.
-            let of: BTreeSet<&PortName> = dialled.into_iter().chain(served).collect();
+            let mut of: BTreeSet<&PortName> = dialled.into_iter().chain(state.index.ports_at(node, at)).collect();
+            if of.is_empty() {
+                of.extend(state.changes.ports_at(node, at));
+            }
             for port in of {
                 let rows = ports.entry(port.clone()).or_default();
                 let known = rows.iter().position(|row| row.node == node && row.reason == reason);

@@ -152,6 +152,7 @@ async fn loads_attempts_and_what_an_agent_cannot_do() {
                 protocol: v1::Protocol::Tcp.into(),
                 reason: v1::UnservedReason::Dropped.into(),
                 attempts,
+                source_class: v1::SourceClass::External.into(),
             }],
             degradations: vec![v1::Degradation {
                 code: "front-door".to_owned(),

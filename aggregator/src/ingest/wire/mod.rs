@@ -74,13 +74,17 @@ pub fn hello(hello: v1::Hello) -> Result<Hello, String> {
 ///
 /// # Errors
 /// When the report as a whole makes no sense: a sentence for the agent's log.
-pub fn report(report: v1::Report) -> Result<NodeReport, String> {
+pub fn report(mut report: v1::Report) -> Result<NodeReport, String> {
     if report.sequence == 0 {
         return Err(format!(
             "a report of epoch {} has sequence 0; the first is 1",
             report.epoch
         ));
     }
+    // Those of the kubelet's probes and of the cluster's own pods say nothing of the balancer.
+    report
+        .unserved
+        .retain(|found| found.source_class() == v1::SourceClass::External);
     let total = report.entries.len() + report.pods.len() + report.unserved.len();
     let entries = once(report.entries.into_iter().filter_map(entry), |entry: &Entry| entry.key);
     let pods = once(report.pods.iter().filter_map(pod), |(uid, _)| uid.clone());

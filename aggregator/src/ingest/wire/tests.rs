@@ -98,6 +98,7 @@ fn loads_attempts_and_degradations_are_checked() {
         protocol: v1::Protocol::Tcp.into(),
         reason: reason.into(),
         attempts: 9,
+        source_class: v1::SourceClass::External.into(),
     };
     let degradation = |code: &str, sentence: &str| v1::Degradation {
         code: code.to_owned(),
@@ -115,6 +116,11 @@ fn loads_attempts_and_degradations_are_checked() {
             attempt(1, v1::UnservedReason::Dropped),
             attempt(1, v1::UnservedReason::Refused),
             attempt(1, v1::UnservedReason::Unspecified),
+            // A probe of the kubelet: neither counted nor wrong.
+            v1::Unserved {
+                source_class: v1::SourceClass::Node.into(),
+                ..attempt(2, v1::UnservedReason::Refused)
+            },
         ],
         degradations: vec![
             degradation("udp", "no\r\nlines\u{1b}[31m"),

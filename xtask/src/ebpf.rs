@@ -1,5 +1,5 @@
 //! `cargo xtask build-ebpf`. In: the package flowskew-agent-ebpf, a compiler and a linker. Out: the eBPF object, in the
-//! place where the build of the agent looks for it.
+//! place where the build of the agent looks for it; for benchmarks, an empty one beside it.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -13,6 +13,15 @@ use crate::workspace::Workspace;
 
 /// Builds the object. The file is written only when its content changed, so that the agent is not built again for nothing.
 pub fn build(workspace: &Workspace, tools: &EbpfTools) -> Result<()> {
+    build_object(workspace, tools, "flowskew-ebpf", &workspace.ebpf_object())
+}
+
+/// Builds the object with an empty program, which benchmarks compare with.
+pub fn build_empty(workspace: &Workspace, tools: &EbpfTools) -> Result<()> {
+    build_object(workspace, tools, "flowskew-empty", &workspace.empty_ebpf_object())
+}
+
+fn build_object(workspace: &Workspace, tools: &EbpfTools, name: &str, object: &Path) -> Result<()> {
     let compiler = &tools.compiler;
     // A folder of its own: artefacts of another compiler would make cargo build user space again each time.
     let target = workspace.target.join("ebpf");
@@ -32,15 +41,15 @@ pub fn build(workspace: &Workspace, tools: &EbpfTools) -> Result<()> {
                 std::env::consts::ARCH
             ),
         )
-        .args(["build", "--package", "flowskew-agent-ebpf", "--bin", "flowskew-ebpf"])
+        .args(["build", "--package", "flowskew-agent-ebpf", "--bin", name])
         .args(["--features", "programs", "--profile", "ebpf", "--target", TARGET]);
     match compiler.core {
         Core::FromSource => cargo.arg("-Zbuild-std=core"),
         Core::Prebuilt => cargo.env("RUSTC_BOOTSTRAP", "1"),
     };
     shell::run(&mut cargo).context("the eBPF programs did not build")?;
-    let built = target.join(TARGET).join("ebpf/flowskew-ebpf");
-    copy_if_changed(&built, &workspace.ebpf_object())
+    let built = target.join(TARGET).join("ebpf").join(name);
+    copy_if_changed(&built, object)
 }
 
 /// Copies a file in one step, unless the copy is there already.

@@ -55,7 +55,7 @@ pub fn build(workspace: &Workspace, registry: &str, tag: &str) -> Result<()> {
 }
 
 /// The target triple of this machine.
-fn host() -> Result<String> {
+pub fn host() -> Result<String> {
     let text = shell::capture(Command::new("rustc").arg("-vV")).context("cannot run `rustc -vV`")?;
     let Some(host) = text.lines().find_map(|line| line.strip_prefix("host: ")) else {
         bail!("`rustc -vV` names no host");

@@ -2,6 +2,7 @@
 //! makes sure that the programs it needs are there.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod deploy;
 mod ebpf;
 mod image;
@@ -12,6 +13,7 @@ mod setup;
 mod shell;
 mod test;
 mod toolchain;
+mod vm;
 mod workspace;
 
 use std::ffi::OsString;
@@ -64,6 +66,9 @@ enum Task {
         #[arg(long, value_enum)]
         only: Vec<test::Tier>,
     },
+    /// Measure what flowskew costs, beside other tools
+    #[command(subcommand)]
+    Bench(bench::Bench),
     /// Build static programs and container images of agent and aggregator
     Image {
         /// Where the images will be pushed to
@@ -73,6 +78,11 @@ enum Task {
         #[arg(long, default_value = concat!("v", env!("CARGO_PKG_VERSION")))]
         tag: String,
     },
+    /// Run the agent's tests of the kernel on Debian's kernels, old to new, in virtual machines (about ten minutes)
+    VmTest(vm::Options),
+    /// The first process of such a machine
+    #[command(hide = true)]
+    VmInit,
 }
 
 fn main() -> ExitCode {
@@ -107,7 +117,10 @@ fn run(task: Task) -> Result<()> {
         Task::Demo { arguments } => lab::run(&workspace, &lab::with_subcommand("demo", arguments)),
         Task::Lab { arguments } => lab::run(&workspace, &arguments),
         Task::Test { only } => test::run(&workspace, &only),
+        Task::Bench(bench) => bench::run(&workspace, bench),
         Task::Image { registry, tag } => image::build(&workspace, &registry, &tag),
+        Task::VmTest(options) => vm::run(&workspace, &options),
+        Task::VmInit => vm::init::run(),
     }
 }
 

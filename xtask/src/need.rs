@@ -17,8 +17,12 @@ pub enum Purpose {
     Lab,
     /// Checking what deploy/ holds.
     Deploy,
+    /// Testing other kernels in virtual machines.
+    Vm,
     /// The checks of the whole source that only CI makes.
     Ci,
+    /// Tools of others that benchmarks compare with. Those that are missing are not compared with.
+    Peers,
 }
 
 /// A thing that is needed.
@@ -96,6 +100,64 @@ const LAB_PROGRAMS: [Program; 6] = [
     },
 ];
 
+/// What benchmarks compare with.
+const PEERS: [Program; 3] = [
+    Program {
+        name: "tcplife",
+        package: "libbpf-tools",
+        why: "comparing with a tool that lists connections",
+    },
+    Program {
+        name: "bpftrace",
+        package: "bpftrace",
+        why: "comparing with a script that counts connections",
+    },
+    Program {
+        name: "conntrack",
+        package: "conntrack",
+        why: "comparing with the kernel's connection tracking",
+    },
+];
+
+/// What runs virtual machines, what unpacks kernels and packs file systems for them, and what runs inside.
+const VM_PROGRAMS: [Program; 7] = [
+    Program {
+        name: "qemu-system-x86_64",
+        package: "qemu-system-x86",
+        why: "running other kernels",
+    },
+    Program {
+        name: "dpkg-deb",
+        package: "dpkg",
+        why: "unpacking kernels",
+    },
+    Program {
+        name: "xz",
+        package: "xz-utils",
+        why: "unpacking modules of kernels",
+    },
+    Program {
+        name: "depmod",
+        package: "kmod",
+        why: "selecting modules of kernels",
+    },
+    Program {
+        name: "cpio",
+        package: "cpio",
+        why: "the file systems of virtual machines",
+    },
+    Program {
+        name: "mount",
+        package: "mount",
+        why: "what tests in virtual machines mount",
+    },
+    Program {
+        name: "ipvsadm",
+        package: "ipvsadm",
+        why: "tests of kube-proxy's IPVS mode in virtual machines",
+    },
+];
+
 /// A need, and where it was found.
 #[derive(Debug, Clone)]
 pub struct Item {
@@ -130,8 +192,14 @@ impl Survey {
         if purposes.contains(&Purpose::Ebpf) {
             survey.look_for_ebpf_tools(workspace);
         }
-        if purposes.contains(&Purpose::Lab) {
-            for program in LAB_PROGRAMS {
+        let programs: [(Purpose, &[Program]); 2] = [(Purpose::Lab, &LAB_PROGRAMS), (Purpose::Peers, &PEERS)];
+        for (_, programs) in programs.iter().filter(|(purpose, _)| purposes.contains(purpose)) {
+            for &program in *programs {
+                survey.add(Need::Program(program), shell::find_program(program.name));
+            }
+        }
+        if purposes.contains(&Purpose::Vm) {
+            for program in VM_PROGRAMS {
                 survey.add(Need::Program(program), shell::find_program(program.name));
             }
         }

@@ -57,6 +57,11 @@ impl Workspace {
         self.target.join("ebpf/flowskew-ebpf.o")
     }
 
+    /// An eBPF object with one empty program, for benchmarks.
+    pub fn empty_ebpf_object(&self) -> PathBuf {
+        self.target.join("ebpf/flowskew-empty.o")
+    }
+
     /// A program of the dev profile.
     pub fn debug_program(&self, name: &str) -> PathBuf {
         self.target.join("debug").join(name)

@@ -9,7 +9,7 @@ pub const DEMO: Bundled = Bundled {
 };
 
 /// What the suite runs.
-pub const SUITE: [Bundled; 7] = [
+pub const SUITE: [Bundled; 14] = [
     Bundled {
         file: "placement-3311111.yaml",
         yaml: include_str!("../scenarios/placement-3311111.yaml"),
@@ -38,7 +38,41 @@ pub const SUITE: [Bundled; 7] = [
         file: "agent-restart.yaml",
         yaml: include_str!("../scenarios/agent-restart.yaml"),
     },
+    Bundled {
+        file: "agent-restart-pinned.yaml",
+        yaml: include_str!("../scenarios/agent-restart-pinned.yaml"),
+    },
+    Bundled {
+        file: "small-maps.yaml",
+        yaml: include_str!("../scenarios/small-maps.yaml"),
+    },
+    Bundled {
+        file: "address-reuse.yaml",
+        yaml: include_str!("../scenarios/address-reuse.yaml"),
+    },
+    Bundled {
+        file: "host-network.yaml",
+        yaml: include_str!("../scenarios/host-network.yaml"),
+    },
+    Bundled {
+        file: "two-services.yaml",
+        yaml: include_str!("../scenarios/two-services.yaml"),
+    },
+    Bundled {
+        file: "udp.yaml",
+        yaml: include_str!("../scenarios/udp.yaml"),
+    },
+    Bundled {
+        file: "no-endpoint-node.yaml",
+        yaml: include_str!("../scenarios/no-endpoint-node.yaml"),
+    },
 ];
+
+/// What the suite runs once, since it takes long.
+pub const SOAK: Bundled = Bundled {
+    file: "soak-kill-20.yaml",
+    yaml: include_str!("../scenarios/soak-kill-20.yaml"),
+};
 
 /// One file.
 #[derive(Debug, Clone, Copy)]
@@ -66,7 +100,7 @@ mod tests {
 
     #[test]
     fn each_file_is_right_and_named_after_its_scenario() {
-        for bundled in SUITE.iter().chain([&DEMO]) {
+        for bundled in SUITE.iter().chain([&DEMO, &SOAK]) {
             let scenario = bundled.scenario().unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(format!("{}.yaml", scenario.name), bundled.file);
             assert!(!scenario.description.is_empty(), "{}", bundled.file);
@@ -79,7 +113,10 @@ mod tests {
         let files = std::fs::read_dir(folder)
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        let bundled = SUITE.iter().chain([&DEMO]).map(|bundled| bundled.file.to_owned());
+        let bundled = SUITE
+            .iter()
+            .chain([&DEMO, &SOAK])
+            .map(|bundled| bundled.file.to_owned());
         assert_eq!(files.collect::<BTreeSet<_>>(), bundled.collect::<BTreeSet<_>>());
     }
 

@@ -8,14 +8,16 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::{Parser, Subcommand};
 use flowskew_lab::bundled::DEMO;
 use flowskew_lab::net::{self, ProxyMode};
 use flowskew_lab::run::console::Console;
 use flowskew_lab::run::interrupt::{self, Interrupt, Interrupted};
+use flowskew_lab::run::logs;
 use flowskew_lab::run::{self, Options, Outcome, Programs};
 use flowskew_lab::scenario::spec::AddressFamily;
+use flowskew_lab::scenario::value::Span;
 use flowskew_lab::scenario::{Scenario, ScenarioError};
 use flowskew_lab::{clients, pod, suite};
 
@@ -41,9 +43,9 @@ enum Command {
     Run(RunArgs),
     /// Tell the story of an uneven Service: the skew, its cause, the remedy, and what remains.
     Demo(DemoArgs),
-    /// Run all bundled scenarios, in both modes of kube-proxy and once over IPv6.
+    /// Run all bundled scenarios, in both modes of kube-proxy and once over IPv6, and a soak once.
     Suite(SuiteArgs),
-    /// Remove what runs that were killed have left behind.
+    /// Remove what runs that were killed have left behind, and the logs of all that are over.
     Clean,
     #[command(hide = true)]
     Pod(pod::PodArgs),
@@ -61,6 +63,9 @@ struct RunArgs {
     /// Another address family than the file says.
     #[arg(long, value_enum)]
     family: Option<AddressFamily>,
+    /// Let each `open` that has a time last so many minutes instead.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=60))]
+    minutes: Option<u64>,
     /// Write what was expected, seen and found to this file, as JSON.
     #[arg(long, value_name = "OUT")]
     json: Option<PathBuf>,
@@ -129,7 +134,14 @@ fn serve(work: impl AsyncFnOnce(&Interrupt) -> Result<()>) -> Result<()> {
 }
 
 async fn run_file(args: RunArgs, interrupt: &Interrupt) -> Result<()> {
-    let scenario = Scenario::load(&args.file)?;
+    let mut scenario = Scenario::load(&args.file)?;
+    if let Some(minutes) = args.minutes {
+        ensure!(
+            scenario.last(Span::minutes(minutes)),
+            "--minutes is for scenarios with an `open` that has `for`: {} has none",
+            args.file.display()
+        );
+    }
     let options = Options {
         programs: Programs::beside_this()?,
         mode: args.mode,
@@ -190,6 +202,7 @@ fn finish(outcome: Outcome, console: &mut Console, interrupt: &Interrupt) -> Res
 fn clean() -> Result<()> {
     let report = net::clean_stale()?;
     println!("stale runs removed: {}", report.removed.len());
+    println!("log folders removed: {}", logs::remove_unused()?);
     if !report.in_use.is_empty() {
         println!("runs that are alive, left alone: {}", report.in_use.len());
     }

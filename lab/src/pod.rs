@@ -1,13 +1,15 @@
-//! A pod: in, a name and an address; out, a TCP server that answers each flow with its name and holds it open.
+//! A pod: in, a name and addresses; out, TCP servers that answer each flow with the name and hold it open, and UDP servers
+//! that answer each datagram with the name.
 //!
 //! Started by the lab. The accept queue is as long as the kernel allows, so that no flow is lost in a burst.
 
 use std::{io, net::SocketAddr, time::Duration};
 
 use anyhow::{Context as _, Result};
+use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, TcpSocket, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream, UdpSocket},
     runtime,
     signal::unix::{SignalKind, signal},
     time::sleep,
@@ -27,9 +29,12 @@ pub struct PodArgs {
     /// What the server answers.
     #[arg(long)]
     name: String,
-    /// Where the server listens.
+    /// Where TCP servers listen.
     #[arg(long)]
-    listen: SocketAddr,
+    tcp: Vec<SocketAddr>,
+    /// Where UDP servers listen.
+    #[arg(long)]
+    udp: Vec<SocketAddr>,
     #[command(flatten)]
     place: Place,
 }
@@ -44,24 +49,17 @@ pub fn main(args: PodArgs) -> Result<()> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    runtime.block_on(serve(args.name + "\n", args.listen))
+    runtime.block_on(serve(args))
 }
 
-async fn serve(answer: String, address: SocketAddr) -> Result<()> {
-    let answer: &'static str = answer.leak();
-    let socket = if address.is_ipv4() {
-        TcpSocket::new_v4()
-    } else {
-        TcpSocket::new_v6()
-    }?;
-    socket.set_reuseaddr(true)?;
-    socket
-        .bind(address)
-        .with_context(|| format!("cannot listen on {address}"))?;
-    let listener = socket
-        .listen(u16::MAX.into())
-        .with_context(|| format!("cannot listen on {address}"))?;
-
+async fn serve(args: PodArgs) -> Result<()> {
+    let answer: &'static str = (args.name + "\n").leak();
+    for address in args.tcp {
+        tokio::spawn(accept(listener(address)?, answer));
+    }
+    for address in args.udp {
+        tokio::spawn(echo(datagrams(address)?, answer));
+    }
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for signals")?;
     let mut parent = child::from_parent()?;
     child::to_parent()?
@@ -70,19 +68,47 @@ async fn serve(answer: String, address: SocketAddr) -> Result<()> {
         .context("the lab is gone")?;
     let mut byte = [0];
     tokio::select! {
-        never = accept(&listener, answer) => never,
-        _ = terminate.recv() => {
-            tokio::select! {
-                never = accept(&listener, answer) => never,
-                () = sleep(LAST_FLOWS) => Ok(()),
-            }
-        }
-        _ = parent.read(&mut byte) => Ok(()),
+        _ = terminate.recv() => sleep(LAST_FLOWS).await,
+        _ = parent.read(&mut byte) => {}
     }
     // The process ends now: the kernel closes every flow with FIN, for nothing is unread.
+    Ok(())
 }
 
-async fn accept(listener: &TcpListener, answer: &'static str) -> Result<()> {
+fn listener(address: SocketAddr) -> Result<TcpListener> {
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()
+    } else {
+        TcpSocket::new_v6()
+    }?;
+    socket.set_reuseaddr(true)?;
+    socket
+        .bind(address)
+        .and_then(|()| socket.listen(u16::MAX.into()))
+        .with_context(|| format!("cannot listen on {address}"))
+}
+
+/// A UDP socket that a burst of datagrams fits in.
+fn datagrams(address: SocketAddr) -> Result<UdpSocket> {
+    const BURST: usize = 8 << 20;
+    let socket = std::net::UdpSocket::bind(address).with_context(|| format!("cannot listen on {address}"))?;
+    socket.set_nonblocking(true)?;
+    set_socket_recv_buffer_size_force(&socket, BURST).context("cannot make the buffer of a UDP server larger")?;
+    UdpSocket::from_std(socket).with_context(|| format!("cannot listen on {address}"))
+}
+
+/// Answers each datagram, whatever it says.
+async fn echo(socket: UdpSocket, answer: &'static str) {
+    let mut bytes = [0; 64];
+    loop {
+        // An error is about an answer whose receiver is gone.
+        if let Ok((_, client)) = socket.recv_from(&mut bytes).await {
+            let _ = socket.send_to(answer.as_bytes(), client).await;
+        }
+    }
+}
+
+async fn accept(listener: TcpListener, answer: &'static str) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => drop(tokio::spawn(hold(stream, answer))),

@@ -1,4 +1,4 @@
-//! All bundled scenarios, in both modes of kube-proxy and once over IPv6. Prints one line a run and a last line with the
+//! All bundled scenarios, in both modes of kube-proxy and once over IPv6, and a soak once. Prints one line a run and a last line with the
 //! sum; what failed, with the rows that do not hold.
 
 use std::io::Write;
@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 
-use crate::bundled::SUITE;
+use crate::bundled::{Bundled, SOAK, SUITE};
 use crate::net::{Family, Network, ProxyMode};
 use crate::run::console::Console;
 use crate::run::interrupt::{Interrupt, Interrupted};
@@ -29,9 +29,11 @@ pub async fn run_all(programs: &Programs, only: &str, interrupt: &Interrupt) -> 
     }
     let started = Instant::now();
     let (mut passed, mut failed) = (0, 0);
-    for bundled in SUITE.iter().filter(|bundled| bundled.file.contains(only)) {
+    let runs = SUITE.iter().map(|bundled| (bundled, &VARIANTS[..]));
+    let runs: Vec<(&Bundled, _)> = runs.chain([(&SOAK, &VARIANTS[..1])]).collect();
+    for (bundled, variants) in runs.iter().filter(|(bundled, _)| bundled.file.contains(only)) {
         let scenario = bundled.scenario()?;
-        for (family, mode) in VARIANTS {
+        for &(family, mode) in *variants {
             let options = Options {
                 programs: programs.clone(),
                 mode,
@@ -58,7 +60,7 @@ pub async fn run_all(programs: &Programs, only: &str, interrupt: &Interrupt) -> 
         bail!("{failed} of {} runs did not pass", passed + failed);
     }
     if passed == 0 {
-        let names: Vec<&str> = SUITE.iter().map(|bundled| bundled.file).collect();
+        let names: Vec<&str> = runs.iter().map(|(bundled, _)| bundled.file).collect();
         bail!("no scenario has '{only}' in its name; there are {}", names.join(", "));
     }
     Ok(())

@@ -15,10 +15,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference,
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::net::{ServicePlan, TrafficPolicy};
+use crate::net::{Protocol, ServicePlan, TrafficPolicy};
 
-/// Port on which a real kube-proxy would tell its number of local endpoints. Nothing listens there in the lab.
-const HEALTH_CHECK_NODE_PORT: i32 = 32_100;
+/// So far behind the node port is the one on which a real kube-proxy would tell its number of local endpoints. Nothing
+/// listens there in the lab.
+const HEALTH_CHECK_NODE_PORT: i32 = 100;
 
 /// A pod as the API tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,8 +32,12 @@ pub struct PodView {
     pub node: String,
     /// Address of its node.
     pub host_ip: IpAddr,
-    /// Its own address.
+    /// Its own address, or that of its node.
     pub ip: IpAddr,
+    /// Where it listens.
+    pub port: u16,
+    /// It has the network namespace of its node.
+    pub host_network: bool,
     /// True until it is asked to end.
     pub ready: bool,
 }
@@ -73,7 +78,7 @@ pub fn node(name: &str, address: IpAddr, pod_cidr: IpNet) -> Node {
     }
 }
 
-/// A Pod of the Service, owned by a StatefulSet of the same name. One that is not ready is about to go.
+/// A Pod of the main Service, owned by a StatefulSet of the same name. One that is not ready is about to go.
 pub fn pod(service: &ServicePlan, view: &PodView) -> Pod {
     let address = view.ip.to_string();
     let condition = |type_: &str, is: bool| PodCondition {
@@ -85,9 +90,9 @@ pub fn pod(service: &ServicePlan, view: &PodView) -> Pod {
         name: "server".to_owned(),
         image: Some("lab".to_owned()),
         ports: Some(vec![ContainerPort {
-            container_port: i32::from(service.target_port),
+            container_port: i32::from(view.port),
             name: port_name(service),
-            protocol: Some("TCP".to_owned()),
+            protocol: Some(protocol(service)),
             ..ContainerPort::default()
         }]),
         ..Container::default()
@@ -97,7 +102,7 @@ pub fn pod(service: &ServicePlan, view: &PodView) -> Pod {
             name: Some(view.name.clone()),
             namespace: Some(service.namespace.clone()),
             uid: Some(view.uid.clone()),
-            labels: Some(selector(service)),
+            labels: Some(selector(&service.name)),
             deletion_timestamp: (!view.ready).then(|| Time(Timestamp::now())),
             owner_references: Some(vec![OwnerReference {
                 api_version: "apps/v1".to_owned(),
@@ -111,6 +116,7 @@ pub fn pod(service: &ServicePlan, view: &PodView) -> Pod {
         },
         spec: Some(PodSpec {
             node_name: Some(view.node.clone()),
+            host_network: view.host_network.then_some(true),
             containers: vec![container],
             ..PodSpec::default()
         }),
@@ -133,8 +139,8 @@ pub fn pod(service: &ServicePlan, view: &PodView) -> Pod {
     }
 }
 
-/// The Service: LoadBalancer, with the traffic policy and the affinity of the plan.
-pub fn service(plan: &ServicePlan) -> Service {
+/// A Service: LoadBalancer, with the traffic policy and the affinity of the plan. It selects the pods of the Service `main`.
+pub fn service(plan: &ServicePlan, main: &str) -> Service {
     let cluster_ip = plan.cluster_ip.to_string();
     let affinity = plan.affinity_timeout_seconds.map(|seconds| SessionAffinityConfig {
         client_ip: Some(ClientIPConfig {
@@ -154,21 +160,22 @@ pub fn service(plan: &ServicePlan) -> Service {
         },
         spec: Some(ServiceSpec {
             type_: Some("LoadBalancer".to_owned()),
-            selector: Some(selector(plan)),
+            selector: Some(selector(main)),
             cluster_ip: Some(cluster_ip.clone()),
             cluster_ips: Some(vec![cluster_ip]),
             ip_families: Some(vec![address_type(plan.cluster_ip).to_owned()]),
             ports: Some(vec![ServicePort {
                 name: port_name(plan),
                 port: i32::from(plan.port),
-                protocol: Some("TCP".to_owned()),
+                protocol: Some(protocol(plan)),
                 target_port: Some(IntOrString::Int(i32::from(plan.target_port))),
                 node_port: Some(i32::from(plan.node_port)),
                 ..ServicePort::default()
             }]),
             external_traffic_policy: Some(policy.to_owned()),
             internal_traffic_policy: Some("Cluster".to_owned()),
-            health_check_node_port: (plan.policy == TrafficPolicy::Local).then_some(HEALTH_CHECK_NODE_PORT),
+            health_check_node_port: (plan.policy == TrafficPolicy::Local)
+                .then(|| i32::from(plan.node_port) + HEALTH_CHECK_NODE_PORT),
             session_affinity: Some(if affinity.is_some() { "ClientIP" } else { "None" }.to_owned()),
             session_affinity_config: affinity,
             ..ServiceSpec::default()
@@ -185,8 +192,8 @@ pub fn service(plan: &ServicePlan) -> Service {
     }
 }
 
-/// The one EndpointSlice of the Service: the lab has fewer pods than fill a slice.
-pub fn endpoint_slice(service: &ServicePlan, pods: &[PodView]) -> EndpointSlice {
+/// The EndpointSlice of the pods of a Service that listen on one port: the lab has fewer of them than fill a slice.
+pub fn endpoint_slice(service: &ServicePlan, port: u16, pods: &[PodView]) -> EndpointSlice {
     let endpoint = |view: &PodView| Endpoint {
         addresses: vec![view.ip.to_string()],
         conditions: Some(EndpointConditions {
@@ -206,7 +213,7 @@ pub fn endpoint_slice(service: &ServicePlan, pods: &[PodView]) -> EndpointSlice 
     };
     EndpointSlice {
         metadata: ObjectMeta {
-            name: Some(format!("{}-lab", service.name)),
+            name: Some(format!("{}-lab-{port}", service.name)),
             namespace: Some(service.namespace.clone()),
             labels: Some(BTreeMap::from([
                 ("kubernetes.io/service-name".to_owned(), service.name.clone()),
@@ -221,15 +228,24 @@ pub fn endpoint_slice(service: &ServicePlan, pods: &[PodView]) -> EndpointSlice 
         endpoints: pods.iter().map(endpoint).collect(),
         ports: Some(vec![EndpointPort {
             name: Some(service.port_name.clone()),
-            port: Some(i32::from(service.target_port)),
-            protocol: Some("TCP".to_owned()),
+            port: Some(i32::from(port)),
+            protocol: Some(protocol(service)),
             ..EndpointPort::default()
         }]),
     }
 }
 
-fn selector(service: &ServicePlan) -> BTreeMap<String, String> {
-    BTreeMap::from([("app".to_owned(), service.name.clone())])
+fn selector(main: &str) -> BTreeMap<String, String> {
+    BTreeMap::from([("app".to_owned(), main.to_owned())])
+}
+
+/// The protocol as Kubernetes spells it.
+fn protocol(service: &ServicePlan) -> String {
+    match service.protocol {
+        Protocol::Tcp => "TCP",
+        Protocol::Udp => "UDP",
+    }
+    .to_owned()
 }
 
 fn port_name(service: &ServicePlan) -> Option<String> {

@@ -15,7 +15,7 @@ use kube::{Client, Config, ResourceExt};
 use super::objects::{self, PodView};
 use super::store::TokenOwner;
 use super::*;
-use crate::net::{Family, ServicePlan, TrafficPolicy};
+use crate::net::{Family, Protocol, ServicePlan, TrafficPolicy};
 
 fn client(server: &ApiServer) -> Client {
     Client::try_from(Config::new(server.url().parse().unwrap())).unwrap()
@@ -26,6 +26,7 @@ fn plan(family: Family) -> ServicePlan {
         namespace: "edge".to_owned(),
         name: "gateway".to_owned(),
         port_name: String::new(),
+        protocol: Protocol::Tcp,
         port: 8883,
         target_port: 8883,
         node_port: 31_000,
@@ -43,6 +44,8 @@ fn view(name: &str, ready: bool) -> PodView {
         node: "node-1".to_owned(),
         host_ip: Family::V4.node_address(0),
         ip: Family::V4.pod_address(0, 0),
+        port: 8883,
+        host_network: false,
         ready,
     }
 }
@@ -85,11 +88,12 @@ async fn lists_and_gets_objects_of_each_kind() {
             .store()
             .put(&objects::node("node-1", family.node_address(0), family.pod_cidr(0)))
             .unwrap();
-        server.store().put(&objects::service(&plan)).unwrap();
+        server.store().put(&objects::service(&plan, &plan.name)).unwrap();
         server
             .store()
             .put(&objects::endpoint_slice(
                 &plan,
+                8883,
                 &[view("gateway-1", true), view("gateway-2", false)],
             ))
             .unwrap();

@@ -1,8 +1,8 @@
 //! One client: in, its source address and habits; out, events of its flow: opened, failed, closed.
 
 use std::{
-    io::{self, ErrorKind},
-    net::{IpAddr, SocketAddr},
+    net::IpAddr,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -13,16 +13,16 @@ use std::{
 use fastrand::Rng;
 use tokio::{
     io::AsyncReadExt as _,
-    net::{TcpSocket, TcpStream},
+    net::{TcpStream, UdpSocket},
     sync::{OwnedSemaphorePermit, mpsc, oneshot},
-    time::{sleep, timeout},
+    time::{Instant, Interval, MissedTickBehavior, interval_at, sleep},
 };
 
-use super::protocol::{CloseHow, Lifetime, Reconnect};
-
-/// A pod answers at once; this is for a machine that is very busy.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
-const LONGEST_NAME: usize = 64;
+use super::{
+    Target,
+    connection::{self, Connection, Ports},
+    protocol::{CloseHow, Lifetime, Reconnect},
+};
 
 /// What a flow reports to the task that counts.
 #[derive(Debug)]
@@ -43,23 +43,20 @@ pub struct Client {
     /// Number of this client, unique in the process.
     pub flow: u64,
     pub source: IpAddr,
-    pub target: SocketAddr,
+    pub target: Target,
+    pub ports: Arc<Ports>,
     pub lifetime: Lifetime,
     pub close: CloseHow,
     pub reconnect: Option<Reconnect>,
     pub connect_timeout: Duration,
+    /// Over UDP: how often a flow that is open sends a datagram.
+    pub datagram_every: Option<Duration>,
     pub random: Rng,
     pub events: mpsc::Sender<Event>,
     /// The order to close, or its sender dropped: give up.
     pub order: oneshot::Receiver<CloseHow>,
     /// Attempts under way in the process.
     pub attempting: Arc<AtomicU64>,
-}
-
-/// Why a flow is no longer held.
-enum End {
-    Server,
-    Client(CloseHow),
 }
 
 impl Client {
@@ -84,9 +81,10 @@ impl Client {
                         break;
                     }
                 }
-                Ok((stream, pod)) => {
+                Ok((connection, pod)) => {
+                    let name = pod.clone();
                     self.report(Event::Opened { flow, pod, reconnect }).await;
-                    let by_server = self.hold(stream).await;
+                    let by_server = self.hold(connection, name).await;
                     self.report(Event::Closed { flow, by_server }).await;
                     if !by_server {
                         break;
@@ -109,27 +107,79 @@ impl Client {
         let _ = self.events.send(event).await;
     }
 
-    /// One attempt: the stream and the pod's name, or the reason of failure.
-    async fn attempt(&self) -> Result<(TcpStream, String), String> {
+    /// One attempt: the flow and the pod's name, or the reason of failure.
+    async fn attempt(&self) -> Result<(Connection, String), String> {
         let _counted = Counted::new(&self.attempting);
-        let connected = timeout(self.connect_timeout, connect(self.source, self.target)).await;
-        let mut stream = connected
-            .map_err(|_| "timeout".to_owned())?
-            .map_err(|error| reason(&error))?;
-        match timeout(ANSWER_TIMEOUT, name(&mut stream)).await {
-            Ok(Ok(pod)) => Ok((stream, pod)),
-            _ => Err("no-name".to_owned()),
-        }
+        connection::open(&self.ports, self.source, self.target, self.connect_timeout).await
     }
 
     /// Holds the flow and closes it. Returns whether the server did first.
-    async fn hold(&mut self, mut stream: TcpStream) -> bool {
+    async fn hold(&mut self, connection: Connection, pod: String) -> bool {
+        let (close, lifetime) = (self.close, self.draw_lifetime());
+        let ended = async {
+            match lifetime {
+                Some(lifetime) => sleep(lifetime).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::pin!(ended);
+        match connection {
+            Connection::Tcp(stream) => self.hold_stream(stream, ended, close).await,
+            Connection::Udp(socket) => {
+                self.hold_socket(socket, ended, pod).await;
+                false
+            }
+        }
+    }
+
+    async fn hold_stream(&mut self, mut stream: TcpStream, ended: Pin<&mut impl Future>, close: CloseHow) -> bool {
         let mut bytes = [0; 64];
         let server = async {
             // The pod says nothing after its name: whatever comes, an end or an error, is its end of the flow.
             while stream.read(&mut bytes).await.is_ok_and(|length| length > 0) {}
         };
-        let lifetime = match self.lifetime {
+        let how = tokio::select! {
+            () = server => None,
+            order = &mut self.order => Some(order.unwrap_or_default()),
+            _ = ended => Some(close),
+        };
+        if how == Some(CloseHow::Rst) {
+            // Without it the flow would end with FIN: the count of closes is right all the same.
+            let _ = stream.set_zero_linger();
+        }
+        how.is_none()
+    }
+
+    /// Over UDP another pod can take over a flow: then it has closed at the one and opened at the other.
+    async fn hold_socket(&mut self, socket: UdpSocket, mut ended: Pin<&mut impl Future>, mut pod: String) {
+        let mut ticks = self.datagram_every.map(ticks);
+        let flow = self.flow;
+        loop {
+            let name = tokio::select! {
+                _ = &mut self.order => return,
+                _ = &mut ended => return,
+                () = tick(&mut ticks) => {
+                    // What is lost, or refused, is asked again at the next tick.
+                    let _ = connection::ask(&socket).await;
+                    continue;
+                }
+                Ok(name) = connection::answer(&socket) => name,
+            };
+            if name != pod {
+                pod.clone_from(&name);
+                self.report(Event::Closed { flow, by_server: true }).await;
+                self.report(Event::Opened {
+                    flow,
+                    pod: name,
+                    reconnect: true,
+                })
+                .await;
+            }
+        }
+    }
+
+    fn draw_lifetime(&mut self) -> Option<Duration> {
+        match self.lifetime {
             Lifetime::Held => None,
             Lifetime::Fixed { ms } => Some(Duration::from_millis(ms)),
             Lifetime::Exponential { mean_ms } => {
@@ -138,18 +188,21 @@ impl Client {
                     (-mean_ms * (1.0 - self.random.f64()).ln() / 1000.0).clamp(0.0, 1e9),
                 ))
             }
-        };
-        let close = self.close;
-        let end = tokio::select! {
-            () = server => End::Server,
-            order = &mut self.order => End::Client(order.unwrap_or_default()),
-            () = sleep(lifetime.unwrap_or_default()), if lifetime.is_some() => End::Client(close),
-        };
-        if matches!(end, End::Client(CloseHow::Rst)) {
-            // Without it the flow would end with FIN: the count of closes is right all the same.
-            let _ = stream.set_zero_linger();
         }
-        matches!(end, End::Server)
+    }
+}
+
+fn ticks(every: Duration) -> Interval {
+    let mut ticks = interval_at(Instant::now() + every, every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
+
+/// Waits for the next tick; for ever without any.
+async fn tick(ticks: &mut Option<Interval>) {
+    match ticks {
+        Some(ticks) => drop(ticks.tick().await),
+        None => std::future::pending().await,
     }
 }
 
@@ -166,40 +219,5 @@ impl<'a> Counted<'a> {
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-async fn connect(source: IpAddr, target: SocketAddr) -> io::Result<TcpStream> {
-    let socket = if source.is_ipv4() {
-        TcpSocket::new_v4()
-    } else {
-        TcpSocket::new_v6()
-    }?;
-    socket.bind(SocketAddr::new(source, 0))?;
-    socket.connect(target).await
-}
-
-/// Reads the pod's name and the newline after it.
-async fn name(stream: &mut TcpStream) -> io::Result<String> {
-    let mut bytes = [0; LONGEST_NAME];
-    let mut length = 0;
-    while length == 0 || bytes[length - 1] != b'\n' {
-        match stream.read(&mut bytes[length..]).await? {
-            0 => return Err(ErrorKind::UnexpectedEof.into()),
-            more => length += more,
-        }
-    }
-    String::from_utf8(bytes[..length - 1].to_vec()).map_err(|_| ErrorKind::InvalidData.into())
-}
-
-/// Short and countable word for why a handshake did not end.
-fn reason(error: &io::Error) -> String {
-    match error.kind() {
-        ErrorKind::ConnectionRefused => "refused".to_owned(),
-        ErrorKind::ConnectionReset => "reset".to_owned(),
-        ErrorKind::TimedOut => "timeout".to_owned(),
-        ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => "unreachable".to_owned(),
-        ErrorKind::AddrInUse | ErrorKind::AddrNotAvailable => "no-port".to_owned(),
-        _ => error.to_string(),
     }
 }

@@ -5,7 +5,10 @@ use std::{
     collections::BTreeMap,
     net::{IpAddr, SocketAddr},
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU16, Ordering},
+    },
     time::Instant,
 };
 
@@ -14,6 +17,8 @@ use futures::future::try_join_all;
 use tokio::sync::watch;
 
 use super::{
+    Target,
+    connection::PORTS,
     process::Process,
     protocol::{CloseFlows, Command, Counts, Lifetime, OpenFlows, OpenSummary, PerPod, Reply, merge},
 };
@@ -24,6 +29,12 @@ const WANTED: u64 = 1 << 16;
 const MOST_PROCESSES: u64 = 16;
 /// Files of a process that are not flows.
 const OTHER_FILES: u64 = 64;
+
+/// Clients of one lab that have the same source addresses should not begin with the same ports: a UDP flow of the one
+/// would go on as a flow of the other.
+static NEXT_START: AtomicU16 = AtomicU16::new(0);
+/// Between two starts; odd and no divisor of the number of ports, so that many are far apart.
+const BETWEEN_STARTS: u16 = 12_289;
 
 /// Running clients processes. They end, and close their flows, when the last clone is dropped. Calls may run at the
 /// same time.
@@ -39,7 +50,7 @@ impl Clients {
     ///
     /// # Errors
     /// The program cannot be run, or a process ends at once.
-    pub(crate) async fn start(program: &PathBuf, target: SocketAddr, place: &Place) -> Result<Self> {
+    pub(crate) async fn start(program: &PathBuf, target: Target, place: &Place) -> Result<Self> {
         let each = raise_open_files()?.saturating_sub(OTHER_FILES).max(1);
         let number = WANTED.div_ceil(each).min(MOST_PROCESSES) as usize;
         let shown = Arc::new((
@@ -47,10 +58,12 @@ impl Clients {
             watch::Sender::new(Counts::default()),
         ));
         let progress = shown.1.subscribe();
+        let start = NEXT_START.fetch_add(BETWEEN_STARTS, Ordering::Relaxed);
         let processes = (0..number)
             .map(|index| {
                 let shown = Arc::clone(&shown);
-                Process::start(program, target, place, move |counts| {
+                let start = port_start(start, index, number);
+                Process::start(program, target, start, place, move |counts| {
                     let mut all = shown.0.lock().unwrap_or_else(PoisonError::into_inner);
                     all[index] = counts;
                     shown.1.send_replace(sum(all.iter().cloned()));
@@ -58,7 +71,7 @@ impl Clients {
             })
             .collect::<Result<_>>()?;
         let clients = Self {
-            target,
+            target: target.address,
             processes,
             progress,
         };
@@ -185,6 +198,12 @@ impl Clients {
 /// The share of process `first` when `number` things are dealt out to `step` processes in turn.
 fn share(number: u64, first: u64, step: u64) -> u64 {
     number / step + u64::from(first < number % step)
+}
+
+/// Where process `index` of `number` begins with its ports: far from the others.
+fn port_start(start: u16, index: usize, number: usize) -> u16 {
+    let own = usize::from(PORTS) / number * index;
+    ((usize::from(start) + own) % usize::from(PORTS)) as u16
 }
 
 fn sum(all: impl IntoIterator<Item = Counts>) -> Counts {

@@ -2,8 +2,10 @@
 //!
 //! Processes in the clients' namespace hold the flows: one, or a few where a process may not open enough files. The lab
 //! talks to them in lines of JSON (`protocol.rs`) through [`Clients`]. A flow counts as opened when the pod's name has
-//! arrived, and belongs to that pod.
+//! arrived, and belongs to that pod. Over UDP a flow is one client port: it opens with the answer to its first datagram,
+//! and closes when the client sends no more.
 
+mod connection;
 mod flow;
 mod handle;
 mod ledger;
@@ -20,14 +22,32 @@ pub use self::{
     handle::Clients,
     protocol::{CloseFlows, CloseHow, Counts, Lifetime, OpenFlows, OpenSummary, Pick, Reconnect},
 };
-use crate::net::child::{self, Place};
+use crate::net::{
+    Protocol,
+    child::{self, Place},
+};
+
+/// Where flows go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// TCP or UDP.
+    pub protocol: Protocol,
+    /// Address and port.
+    pub address: SocketAddr,
+}
 
 /// Arguments of the `clients` subcommand.
 #[derive(Debug, clap::Args)]
 pub struct ClientsArgs {
+    /// TCP or UDP.
+    #[arg(long)]
+    protocol: Protocol,
     /// Address and port of the Service.
     #[arg(long)]
     target: SocketAddr,
+    /// Number of the port that each source address begins with, from 0.
+    #[arg(long)]
+    start: u16,
     #[command(flatten)]
     place: Place,
 }
@@ -43,7 +63,11 @@ pub fn main(args: ClientsArgs) -> Result<()> {
         .build()
         .context("cannot start the runtime")?;
     runtime.block_on(async {
-        worker::Worker::new(args.target, child::to_parent()?)
+        let target = Target {
+            protocol: args.protocol,
+            address: args.target,
+        };
+        worker::Worker::new(target, args.start, child::to_parent()?)
             .run(child::from_parent()?)
             .await
     })

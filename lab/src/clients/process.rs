@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    net::SocketAddr,
     path::PathBuf,
     sync::{Mutex, MutexGuard, PoisonError},
 };
@@ -14,7 +13,10 @@ use tokio::{
     sync::{mpsc, oneshot},
 };
 
-use super::protocol::{Command, Counts, Message, Reply, Request};
+use super::{
+    Target,
+    protocol::{Command, Counts, Message, Reply, Request},
+};
 use crate::net::child::{self, Place};
 
 type Call = (Command, oneshot::Sender<Reply>);
@@ -32,11 +34,20 @@ impl Process {
     /// The program cannot be run.
     pub fn start(
         program: &PathBuf,
-        target: SocketAddr,
+        target: Target,
+        start: u16,
         place: &Place,
         progress: impl Fn(Counts) + Send + 'static,
     ) -> Result<Self> {
-        let process = child::start(program, "clients", &["--target".into(), target.to_string()], place)?;
+        let arguments = [
+            "--protocol".into(),
+            target.protocol.to_string(),
+            "--target".into(),
+            target.address.to_string(),
+            "--start".into(),
+            start.to_string(),
+        ];
+        let process = child::start(program, "clients", &arguments, place)?;
         let (calls, queue) = mpsc::channel(16);
         tokio::spawn(async move {
             if let Err(error) = talk(process, queue, progress).await {

@@ -16,7 +16,7 @@ pub struct OpenFlows {
     /// How many.
     pub flows: u64,
     /// Source addresses; several clients behind one address are several flows from it. An address has about 64,000
-    /// ports, and the kernel finds the first half of them fast.
+    /// ports, which take turns: no two attempts from it have the same, until all were used.
     pub sources: Vec<IpAddr>,
     /// Which source the next flow takes.
     pub pick: Pick,
@@ -30,8 +30,11 @@ pub struct OpenFlows {
     pub close: CloseHow,
     /// Whether the client comes back when the server closes.
     pub reconnect: Option<Reconnect>,
-    /// An attempt fails when the handshake has not ended after this time.
+    /// An attempt fails when the handshake has not ended after this time; over UDP, when no answer has come.
     pub connect_timeout_ms: u64,
+    /// Over UDP: a flow that is open sends another datagram so often; `None`: the first stays the only one. When another
+    /// pod answers, the flow has been closed by the one and opened, as a reconnect, at the other.
+    pub datagram_every_ms: Option<u64>,
     /// Same seed, same random choices.
     pub seed: u64,
 }
@@ -49,6 +52,7 @@ impl Default for OpenFlows {
             close: CloseHow::Fin,
             reconnect: None,
             connect_timeout_ms: 15_000,
+            datagram_every_ms: None,
             seed: 0,
         }
     }
@@ -132,7 +136,7 @@ pub struct Counts {
     pub client_closed: PerPod,
     /// Attempts that failed, by reason: `refused`, `reset`, `timeout`, `unreachable`, `no-port`, `no-name` (the
     /// handshake ended but the pod's name did not arrive: the kernel counted a flow that the clients did not), or the
-    /// system's words.
+    /// system's words. Each attempt that failed had a client port of its own.
     pub failed: PerPod,
     /// How many of the opened flows were reconnects.
     pub reconnected: u64,

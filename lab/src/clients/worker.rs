@@ -3,7 +3,8 @@
 //! One task owns the ledger. Each request to open has a task that starts clients at its rate; each client is a task.
 
 use std::{
-    net::{IpAddr, SocketAddr},
+    io::{self, ErrorKind},
+    net::IpAddr,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -21,6 +22,8 @@ use tokio::{
 };
 
 use super::{
+    Target,
+    connection::Ports,
     flow::{Client, Event},
     ledger::{Due, Ledger},
     protocol::{CloseHow, Command, Counts, Message, OpenFlows, Pick, Reply, Request},
@@ -40,7 +43,8 @@ struct Next {
 
 /// See the module.
 pub struct Worker {
-    target: SocketAddr,
+    target: Target,
+    ports: Arc<Ports>,
     lab: Sender,
     ledger: Ledger,
     clients: u64,
@@ -49,10 +53,11 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Clients of `target`, with nothing open.
-    pub fn new(target: SocketAddr, lab: Sender) -> Self {
+    /// Clients of `target`, with nothing open. Each source address begins with port number `start`.
+    pub fn new(target: Target, start: u16, lab: Sender) -> Self {
         Self {
             target,
+            ports: Arc::new(Ports::new(start)),
             lab,
             ledger: Ledger::default(),
             clients: 0,
@@ -64,8 +69,15 @@ impl Worker {
     /// Serves until the lab closes its end.
     ///
     /// # Errors
-    /// The lab sends something that is not a request, or does not read.
+    /// The lab sends something that is not a request.
     pub async fn run(mut self, requests: Receiver) -> Result<()> {
+        match self.serve(requests).await {
+            Err(error) if lab_is_gone(&error) => Ok(()),
+            result => result,
+        }
+    }
+
+    async fn serve(&mut self, requests: Receiver) -> Result<()> {
         let mut requests = BufReader::new(requests).lines();
         let (starter, mut next) = mpsc::channel::<Next>(QUEUE);
         let (reporter, mut events) = mpsc::channel::<Event>(QUEUE);
@@ -123,10 +135,12 @@ impl Worker {
             flow: self.clients,
             source,
             target: self.target,
+            ports: Arc::clone(&self.ports),
             lifetime: flows.lifetime,
             close: flows.close,
             reconnect: flows.reconnect,
             connect_timeout: Duration::from_millis(flows.connect_timeout_ms),
+            datagram_every: flows.datagram_every_ms.map(Duration::from_millis),
             random,
             events: events.clone(),
             order,
@@ -151,6 +165,12 @@ impl Worker {
         line.push(b'\n');
         self.lab.write_all(&line).await.context("the lab does not read")
     }
+}
+
+/// There was something left to say when the lab had closed its end.
+fn lab_is_gone(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<io::Error>();
+    error.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }
 
 /// Hands over the clients of one request at its rate, and no more at once than it allows.

@@ -13,19 +13,26 @@ use serde::{Deserialize, Serialize};
 
 /// Most nodes of one network: each has its own /24 of pods.
 pub const MAX_NODES: usize = 250;
-/// Most pods one node can start during a run: an address is never used twice.
+/// Most addresses that one node can give to pods during a run: it gives none of them twice by itself.
 pub const MAX_PODS_PER_NODE: usize = 250;
+/// Most Services of one network.
+pub const MAX_SERVICES: usize = 64;
 /// Number of client source addresses.
 pub const MAX_SOURCES: u32 = (1 << 17) - 2;
 
 const FIRST_NODE: u32 = 10;
 const FIRST_POD: u32 = 2;
+const FIRST_SERVICE: u32 = 10;
 
 const NODES_V4: Ipv4Addr = Ipv4Addr::new(172, 20, 0, 0);
 const PODS_V4: Ipv4Addr = Ipv4Addr::new(10, 244, 0, 0);
+const CLUSTER_IPS_V4: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 0);
+const BALANCER_IPS_V4: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 0);
 const CLIENTS_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
 const NODES_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x20, 0, 0, 0, 0, 0, 0);
 const PODS_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x244, 0, 0, 0, 0, 0, 0);
+const CLUSTER_IPS_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x96, 0, 0, 0, 0, 0, 0);
+const BALANCER_IPS_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0);
 const CLIENTS_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 0);
 
 /// Address family of a whole network.
@@ -45,22 +52,26 @@ impl Family {
         address.is_ipv4() == (self == Self::V4)
     }
 
-    /// Address of the Service inside the cluster.
+    /// Address of the first Service inside the cluster.
     #[must_use]
     pub fn cluster_ip(self) -> IpAddr {
-        match self {
-            Self::V4 => Ipv4Addr::new(10, 96, 0, 10).into(),
-            Self::V6 => Ipv6Addr::new(0xfd00, 0x96, 0, 0, 0, 0, 0, 10).into(),
-        }
+        self.service_addresses(0).0
     }
 
-    /// Address clients connect to.
+    /// Address at which clients reach the first Service.
     #[must_use]
     pub fn load_balancer_ip(self) -> IpAddr {
-        match self {
-            Self::V4 => Ipv4Addr::new(203, 0, 113, 10).into(),
-            Self::V6 => Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 10).into(),
-        }
+        self.service_addresses(0).1
+    }
+
+    /// Addresses of the Service with this index, below [`MAX_SERVICES`]: inside the cluster, and at the load balancer.
+    #[must_use]
+    pub fn service_addresses(self, index: usize) -> (IpAddr, IpAddr) {
+        let number = FIRST_SERVICE.wrapping_add(index as u32);
+        (
+            self.offset(CLUSTER_IPS_V4, CLUSTER_IPS_V6, number),
+            self.offset(BALANCER_IPS_V4, BALANCER_IPS_V6, number),
+        )
     }
 
     /// Address of the router that joins clients and nodes.
@@ -144,8 +155,11 @@ mod tests {
 
     #[test]
     fn addresses_of_both_families() {
-        let check = |family: Family, expected: [&str; 6]| {
+        let check = |family: Family, expected: [&str; 8]| {
+            let (cluster, balancer) = family.service_addresses(MAX_SERVICES - 1);
             let found = [
+                cluster.to_string(),
+                balancer.to_string(),
                 family.node_address(1).to_string(),
                 family.pod_cidr(3).to_string(),
                 family.pod_address(3, 0).to_string(),
@@ -158,6 +172,8 @@ mod tests {
         check(
             Family::V4,
             [
+                "10.96.0.73",
+                "203.0.113.73",
                 "172.20.0.11",
                 "10.244.3.0/24",
                 "10.244.3.2",
@@ -169,6 +185,8 @@ mod tests {
         check(
             Family::V6,
             [
+                "fd00:96::49",
+                "2001:db8::49",
                 "fd00:20::b",
                 "fd00:244:0:3::/64",
                 "fd00:244:0:3::2",

@@ -110,6 +110,7 @@ pub fn package(program: &str) -> &'static str {
         "ip" | "ss" => "iproute2",
         "nft" => "nftables",
         "unshare" => "util-linux",
+        "conntrack" => "conntrack",
         _ => "iptables",
     }
 }

@@ -1,12 +1,15 @@
 //! What a network is asked to be: in, the fields of a scenario; out, the checked plan everything else is built from.
 
-use std::{collections::BTreeSet, net::IpAddr, path::PathBuf};
+use std::{collections::BTreeSet, path::PathBuf};
 
 use anyhow::{Result, ensure};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use super::addresses::{Family, MAX_NODES};
+use super::{
+    addresses::{Family, MAX_NODES, MAX_SERVICES},
+    service::{ServicePlan, check_name},
+};
 
 /// The mode kube-proxy runs in on every node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
@@ -32,42 +35,18 @@ pub enum Balancer {
     SourceHash,
 }
 
-/// `externalTrafficPolicy` of the Service, spelled as Kubernetes spells it.
+/// How the external load balancer hands a flow to the node it has picked. The source address is kept either way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum TrafficPolicy {
-    /// A node hands external flows only to its own pods, and the source address is kept.
+#[serde(rename_all = "kebab-case")]
+pub enum Delivery {
+    /// To the node port: the node sees its own address as the destination.
     #[default]
-    Local,
-    /// A node hands external flows to any pod, and hides the source address behind its own.
-    Cluster,
+    NodePort,
+    /// As it is: the node sees the load balancer's address as the destination.
+    Address,
 }
 
-/// One Service of type LoadBalancer with one TCP port.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ServicePlan {
-    /// Namespace of the Service.
-    pub namespace: String,
-    /// Name of the Service.
-    pub name: String,
-    /// Name of the port; empty for an unnamed port.
-    pub port_name: String,
-    /// Port at the cluster address and at the load balancer.
-    pub port: u16,
-    /// Port the pods listen on.
-    pub target_port: u16,
-    /// Port every node accepts external flows on.
-    pub node_port: u16,
-    /// Address of the Service inside the cluster.
-    pub cluster_ip: IpAddr,
-    /// Address clients connect to.
-    pub load_balancer_ip: IpAddr,
-    /// Where a node may send external flows.
-    pub policy: TrafficPolicy,
-    /// `sessionAffinity: ClientIP` with this timeout; `None` for no affinity.
-    pub affinity_timeout_seconds: Option<u32>,
-}
-
-/// The whole network: one external load balancer, some nodes, one Service.
+/// The whole network: one external load balancer, some nodes, some Services.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkPlan {
     /// Executable that has the `pod` and `clients` subcommands.
@@ -78,29 +57,12 @@ pub struct NetworkPlan {
     pub mode: ProxyMode,
     /// Rules in front of the nodes.
     pub balancer: Balancer,
+    /// What nodes see of the load balancer.
+    pub delivery: Delivery,
     /// Node names, each `[a-z0-9.-]{1,63}`.
     pub nodes: Vec<String>,
-    /// The Service.
-    pub service: ServicePlan,
-}
-
-impl ServicePlan {
-    /// Service telemetry/gateway of the documentation: port `mqtts` 8883, node port 30883, policy Local, no affinity.
-    #[must_use]
-    pub fn example(family: Family) -> Self {
-        Self {
-            namespace: "telemetry".into(),
-            name: "gateway".into(),
-            port_name: "mqtts".into(),
-            port: 8883,
-            target_port: 8883,
-            node_port: 30883,
-            cluster_ip: family.cluster_ip(),
-            load_balancer_ip: family.load_balancer_ip(),
-            policy: TrafficPolicy::Local,
-            affinity_timeout_seconds: None,
-        }
-    }
+    /// The Services, each with addresses and a node port of its own. Several may select the same pods.
+    pub services: Vec<ServicePlan>,
 }
 
 impl NetworkPlan {
@@ -122,73 +84,41 @@ impl NetworkPlan {
             self.nodes.join(", ")
         );
 
-        let service = &self.service;
-        check_name("namespace", &service.namespace)?;
-        check_name("service", &service.name)?;
-        if !service.port_name.is_empty() {
-            check_name("port", &service.port_name)?;
-        }
-        for (field, port) in [
-            ("port", service.port),
-            ("target port", service.target_port),
-            ("node port", service.node_port),
-        ] {
-            ensure!(
-                port != 0,
-                "the {field} of service {} is 0: choose 1 to 65535",
-                service.name
-            );
-        }
-        for (field, address) in [
-            ("cluster", service.cluster_ip),
-            ("load balancer", service.load_balancer_ip),
-        ] {
-            ensure!(
-                self.family.has(address),
-                "the {field} address {address} is not {}",
-                self.family
-            );
-        }
+        let count = self.services.len();
         ensure!(
-            service.affinity_timeout_seconds != Some(0),
-            "the affinity timeout of service {} is 0: choose 1 to 86400 seconds",
-            service.name
+            (1..=MAX_SERVICES).contains(&count),
+            "the network needs 1 to {MAX_SERVICES} services, not {count}"
         );
-        Ok(())
+        self.services
+            .iter()
+            .try_for_each(|service| service.check(self.family))?;
+        self.distinct("name", |service| {
+            format!("{}/{}:{}", service.namespace, service.name, service.port_name)
+        })?;
+        self.distinct("cluster address and port", |service| {
+            format!("{}/{}", service.cluster_target(), service.protocol)
+        })?;
+        self.distinct("load balancer address and port", |service| {
+            format!("{}/{}", service.load_balancer_target(), service.protocol)
+        })?;
+        self.distinct("node port", |service| {
+            format!("{}/{}", service.node_port, service.protocol)
+        })
     }
-}
 
-/// Names end up in rule comments, chain names and file names, so they follow the rules for Kubernetes names.
-///
-/// # Errors
-/// The name is empty, longer than 63 characters, or has a character outside `[a-z0-9.-]`.
-pub fn check_name(what: &str, name: &str) -> Result<()> {
-    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    ensure!(
-        (1..=63).contains(&name.len())
-            && name.chars().all(|c| plain(c) || c == '-' || c == '.')
-            && name.starts_with(plain)
-            && name.ends_with(plain),
-        "{what} name {name:?}: use 1 to 63 lower-case letters, digits, '-' and '.', with a letter or digit at both ends"
-    );
-    Ok(())
+    fn distinct(&self, field: &str, value: impl Fn(&ServicePlan) -> String) -> Result<()> {
+        let mut seen = BTreeSet::new();
+        self.services.iter().map(value).try_for_each(|value| {
+            ensure!(!seen.contains(&value), "two services have the same {field}: {value}");
+            seen.insert(value);
+            Ok(())
+        })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_follow_kubernetes() {
-        for good in ["a", "node-1", "gateway-0.eu", "0"] {
-            assert!(check_name("pod", good).is_ok(), "{good}");
-        }
-        let long = "a".repeat(64);
-        for bad in ["", "A", "-a", "a-", "..", "a/b", "a b", "a\"b", &long] {
-            let error = check_name("pod", bad).expect_err(bad).to_string();
-            assert!(error.starts_with("pod name"), "{error}");
-        }
-    }
 
     #[test]
     fn a_bad_plan_names_its_field() {
@@ -198,8 +128,9 @@ mod tests {
                 family: Family::V4,
                 mode: ProxyMode::Nftables,
                 balancer: Balancer::Equal,
+                delivery: Delivery::NodePort,
                 nodes: vec!["node-0".into(), "node-1".into()],
-                service: ServicePlan::example(Family::V4),
+                services: vec![ServicePlan::example(Family::V4)],
             };
             assert!(plan.check().is_ok());
             change(&mut plan);
@@ -209,14 +140,34 @@ mod tests {
         check(|plan| plan.nodes.clear(), "1 to 250 nodes, not 0");
         check(|plan| plan.nodes = vec!["n".into(), "n".into()], "same name: n, n");
         check(|plan| plan.nodes[0] = "N".into(), "node name \"N\"");
-        check(|plan| plan.service.node_port = 0, "node port of service gateway is 0");
         check(
-            |plan| plan.service.cluster_ip = "fd00::1".parse().unwrap(),
-            "cluster address fd00::1 is not IPv4",
+            |plan| plan.services[0].node_port = 0,
+            "node port of service gateway is 0",
         );
         check(
-            |plan| plan.service.affinity_timeout_seconds = Some(0),
+            |plan| plan.services[0].cluster_ip = "fd00::1".parse().unwrap(),
+            "cluster address fd00::1 of service gateway is not IPv4",
+        );
+        check(
+            |plan| plan.services[0].affinity_timeout_seconds = Some(0),
             "affinity timeout",
+        );
+        check(|plan| plan.services.clear(), "1 to 64 services, not 0");
+        check(
+            |plan| plan.services.push(ServicePlan::example(Family::V4)),
+            "two services have the same name: telemetry/gateway:mqtts",
+        );
+        check(
+            |plan| {
+                let (cluster_ip, load_balancer_ip) = Family::V4.service_addresses(1);
+                plan.services.push(ServicePlan {
+                    name: "other".into(),
+                    cluster_ip,
+                    load_balancer_ip,
+                    ..ServicePlan::example(Family::V4)
+                });
+            },
+            "two services have the same node port: 30883/tcp",
         );
     }
 }

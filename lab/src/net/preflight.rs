@@ -10,11 +10,12 @@ use rustix::process::geteuid;
 
 use super::{
     addresses::Family,
-    balancer::{self, Target},
-    kube_proxy::{self, NodeView},
+    balancer::{self, Pool, Target},
+    cgroups::cgroup_root,
+    kube_proxy::{self, NodeView, ServiceView},
     namespace::run,
-    plan::{Balancer, ProxyMode, ServicePlan},
-    run::cgroups,
+    plan::{Balancer, Delivery, ProxyMode},
+    service::ServicePlan,
 };
 
 /// What the checks found out.
@@ -53,19 +54,28 @@ pub fn preflight(mode: ProxyMode, family: Family) -> Result<Tools> {
             "IPv6 is switched off in this kernel: boot without ipv6.disable=1"
         );
     }
-    cgroups()?;
+    cgroup_root()?;
 
     let service = ServicePlan {
         affinity_timeout_seconds: Some(1),
         ..ServicePlan::example(family)
     };
-    let targets = [Target {
-        address: family.node_address(0),
-        endpoints: 1,
-    }];
-    for kind in [Balancer::Equal, Balancer::SourceHash] {
-        in_new_namespace("nft", &["-f", "-"], &balancer::rules(kind, family, &service, &targets)).context(
-            "the load balancer needs nftables with NAT: the kernel needs CONFIG_NF_TABLES, CONFIG_NFT_NAT, \
+    let pool = Pool {
+        service: &service,
+        targets: vec![Target {
+            node: 0,
+            address: family.node_address(0),
+            endpoints: 1,
+        }],
+    };
+    let pools = [pool];
+    for (kind, delivery) in [
+        (Balancer::Equal, Delivery::NodePort),
+        (Balancer::SourceHash, Delivery::Address),
+    ] {
+        let rules = balancer::rules(kind, delivery, family, &pools);
+        in_new_namespace("nft", &["-f", "-"], &rules).context(
+            "the load balancer needs nftables with NAT: the kernel needs CONFIG_NF_TABLES, CONFIG_NFT_NAT, CONFIG_NFT_CT, \
              CONFIG_NFT_NUMGEN and CONFIG_NFT_HASH",
         )?;
     }
@@ -75,9 +85,11 @@ pub fn preflight(mode: ProxyMode, family: Family) -> Result<Tools> {
         .to_vec();
     let view = NodeView {
         family,
-        service: &service,
-        all: endpoints.clone(),
-        local: endpoints,
+        services: vec![ServiceView {
+            service: &service,
+            all: endpoints.clone(),
+            local: endpoints,
+        }],
     };
     let rules = kube_proxy::setup(mode, family) + &kube_proxy::sync(mode, &view, &BTreeSet::new()).text;
     match mode {
@@ -92,6 +104,16 @@ pub fn preflight(mode: ProxyMode, family: Family) -> Result<Tools> {
             iptables_restore: Some(iptables_restore(family, &rules)?),
         }),
     }
+}
+
+/// Checks what UDP Services need besides.
+///
+/// # Errors
+/// What is missing, and what to do about it.
+pub fn preflight_udp() -> Result<()> {
+    run("conntrack", &["--version"], "")
+        .context("UDP Services need the program conntrack")
+        .map(drop)
 }
 
 /// The first variant of `iptables-restore` that loads `rules`.

@@ -1,28 +1,26 @@
 //! What a run leaves on the machine, and how it goes away: in, the id of a run; out, its names, folders and lock.
 //!
-//! Everything a run makes carries its id: network namespaces `fsk<id>-...`, control groups `flowskew-lab/<id>/...` and
-//! the folder `/run/flowskew-lab/<id>`. A run holds the lock in its folder while it lives; the kernel drops the lock
-//! when the process dies, however it dies. So what has no lock is stale, and the id alone is enough to remove it.
+//! Everything a run makes carries its id: network namespaces `fsk<id>-...`, control groups `flowskew-lab-<id>/...` and
+//! the folder `/run/flowskew-lab/<id>`, with what is mounted there. A run holds the lock in its folder while it lives; the
+//! kernel drops the lock when the process dies, however it dies. So what has no lock is stale, and the id alone is enough
+//! to remove it.
 
 use std::{
     fs::{self, File, TryLockError},
     io,
     path::{Path, PathBuf},
     process,
-    thread::sleep,
-    time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, anyhow, ensure};
-use rustix::process::{Pid, Signal, kill_process};
+use anyhow::{Context as _, Result, anyhow};
 
-use super::namespace::{NAMESPACES, run};
+use super::{
+    cgroups::{self, cgroup_of, kill_processes, remove_tree},
+    namespace::{NAMESPACES, run},
+};
 
 const RUNS: &str = "/run/flowskew-lab";
-const CGROUPS: &str = "flowskew-lab";
 const PREFIX: &str = "fsk";
-/// Control group of the clients; those of pods have a prefix, so that no pod name can be the same.
-pub const CLIENTS: &str = "clients";
 
 /// What [`clean_stale`] found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,7 +46,6 @@ impl Run {
     /// `/run` cannot be written, or no cgroup v2 is mounted.
     pub fn register() -> Result<Self> {
         let _registry = registry()?;
-        let cgroups = cgroups()?;
         let taken = runs()?;
         let id = (0..)
             .map(|number| format!("{:x}x{number}", process::id()))
@@ -59,7 +56,7 @@ impl Run {
         let lock = File::create(folder.join("lock")).context("cannot make the lock of the run")?;
         lock.lock().context("cannot take the lock of the run")?;
         Ok(Self {
-            cgroup: cgroups.join(&id),
+            cgroup: cgroup_of(&id)?,
             id,
             _lock: lock,
         })
@@ -77,12 +74,24 @@ impl Run {
         format!("{PREFIX}{}-{role}", self.id)
     }
 
-    /// Makes the control group with this name, if there is none.
+    /// A folder for whatever belongs to the run. It is removed with the run, and what is mounted in it unmounted.
+    #[must_use]
+    pub fn folder(&self) -> PathBuf {
+        Path::new(RUNS).join(&self.id)
+    }
+
+    /// The run's own control group; there once one below it was made.
+    #[must_use]
+    pub fn cgroup_path(&self) -> &Path {
+        &self.cgroup
+    }
+
+    /// Makes the control group with this path below the run's own, if there is none.
     ///
     /// # Errors
     /// The cgroup v2 file system is read-only or full.
-    pub fn cgroup(&self, name: &str) -> Result<PathBuf> {
-        let path = self.cgroup.join(name);
+    pub fn cgroup(&self, path: impl AsRef<Path>) -> Result<PathBuf> {
+        let path = self.cgroup.join(path);
         fs::create_dir_all(&path)
             .with_context(|| format!("cannot make control group {}: is cgroup v2 writable?", path.display()))?;
         Ok(path)
@@ -123,7 +132,8 @@ pub fn teardown(id: &str) -> Result<()> {
     let steps = [
         kill_processes(id),
         delete_namespaces(id),
-        remove_cgroups(id),
+        cgroup_of(id).and_then(|folder| remove_tree(&folder)),
+        unmount(id),
         remove_folder(id),
     ];
     steps
@@ -140,25 +150,18 @@ fn registry() -> Result<File> {
     Ok(file)
 }
 
-/// Where the control groups of all runs are.
+/// What is mounted where.
 ///
 /// # Errors
-/// No cgroup v2 file system is mounted.
-pub fn cgroups() -> Result<PathBuf> {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").context("cannot read /proc/self/mountinfo")?;
-    let root = cgroup2_mount(&mounts).context(
-        "pods need control groups and no cgroup v2 is mounted: mount -t cgroup2 none /sys/fs/cgroup/unified",
-    )?;
-    Ok(Path::new(root).join(CGROUPS))
+/// There is no `/proc`.
+pub fn mountinfo() -> Result<String> {
+    fs::read_to_string("/proc/self/mountinfo").context("cannot read /proc/self/mountinfo")
 }
 
-/// Mount point of the first cgroup v2 file system in `/proc/self/mountinfo`: field 5, with the type after ` - `.
-fn cgroup2_mount(mounts: &str) -> Option<&str> {
-    let (mount, _) = mounts
-        .lines()
-        .filter_map(|line| line.split_once(" - "))
-        .find(|(_, fs)| fs.starts_with("cgroup2 "))?;
-    mount.split(' ').nth(4)
+/// What is mounted below a folder.
+fn mounted_below<'a>(mounts: &'a str, folder: &'a Path) -> impl Iterator<Item = &'a str> {
+    let points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
+    points.filter(move |point| Path::new(point).starts_with(folder))
 }
 
 /// Ids of all runs of which anything is left.
@@ -167,9 +170,8 @@ fn runs() -> Result<Vec<String>> {
         .iter()
         .filter_map(|name| run_of(name))
         .collect();
-    for folder in [Path::new(RUNS), &cgroups()?] {
-        ids.extend(entries(folder)?.into_iter().filter(|id| is_id(id)));
-    }
+    let others = cgroups::ids()?.into_iter().chain(entries(Path::new(RUNS))?);
+    ids.extend(others.filter(|id| is_id(id)));
     ids.sort_unstable();
     ids.dedup();
     Ok(ids)
@@ -189,7 +191,10 @@ fn is_id(text: &str) -> bool {
 }
 
 /// Names in a folder; none when there is no such folder.
-fn entries(folder: &Path) -> Result<Vec<String>> {
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn entries(folder: &Path) -> Result<Vec<String>> {
     let list = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
         list => list.with_context(|| format!("cannot read {}", folder.display()))?,
@@ -197,41 +202,6 @@ fn entries(folder: &Path) -> Result<Vec<String>> {
     Ok(list
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
         .collect())
-}
-
-/// The control groups of a run, clients first: when they close, the pods' ends close with them.
-fn cgroups_of(id: &str) -> Result<Vec<PathBuf>> {
-    let folder = cgroups()?.join(id);
-    let mut names = entries(&folder)?;
-    names.sort_by_key(|name| name != CLIENTS);
-    Ok(names
-        .iter()
-        .map(|name| folder.join(name))
-        .filter(|path| path.is_dir())
-        .collect())
-}
-
-fn kill_processes(id: &str) -> Result<()> {
-    for cgroup in cgroups_of(id)? {
-        let deadline = Instant::now() + Duration::from_secs(10);
-        loop {
-            let processes = fs::read_to_string(cgroup.join("cgroup.procs")).unwrap_or_default();
-            if processes.is_empty() {
-                break;
-            }
-            for pid in processes.lines().filter_map(|line| Pid::from_raw(line.parse().ok()?)) {
-                // It may end by itself in this moment.
-                let _ = kill_process(pid, Signal::KILL);
-            }
-            ensure!(
-                Instant::now() < deadline,
-                "processes of {} do not end: {processes:?}",
-                cgroup.display()
-            );
-            sleep(Duration::from_millis(5));
-        }
-    }
-    Ok(())
 }
 
 fn delete_namespaces(id: &str) -> Result<()> {
@@ -247,24 +217,13 @@ fn delete_namespaces(id: &str) -> Result<()> {
     run("ip", &["-force", "-batch", "-"], &script).map(drop)
 }
 
-fn remove_cgroups(id: &str) -> Result<()> {
-    let own = cgroups()?.join(id);
-    let mut folders = cgroups_of(id)?;
-    folders.push(own.clone());
-    for folder in folders {
-        // A process that was killed leaves its group a moment after it left the list.
-        let deadline = Instant::now() + Duration::from_secs(5);
-        while let Err(error) = fs::remove_dir(&folder) {
-            match error.kind() {
-                io::ErrorKind::NotFound => break,
-                io::ErrorKind::ResourceBusy if Instant::now() < deadline => sleep(Duration::from_millis(5)),
-                _ => return Err(anyhow!("cannot remove {}: {error}", folder.display())),
-            }
-        }
-    }
-    // The folder of all runs goes with the last one.
-    let _ = own.parent().map(fs::remove_dir);
-    Ok(())
+/// Unmounts all in the folder of a run. Pins that are there go with it, and the programs that they keep.
+fn unmount(id: &str) -> Result<()> {
+    let (mounts, folder) = (mountinfo()?, Path::new(RUNS).join(id));
+    let points: Vec<&str> = mounted_below(&mounts, &folder).collect();
+    points
+        .into_iter()
+        .try_for_each(|point| run("umount", &[point], "").map(drop))
 }
 
 fn remove_folder(id: &str) -> Result<()> {
@@ -302,11 +261,11 @@ mod tests {
     }
 
     #[test]
-    fn the_cgroup_mount_is_found_beside_others() {
-        let mounts = "30 23 0:26 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n\
-                      31 30 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
-                      32 30 0:28 / /sys/fs/cgroup/unified rw shared:9 - cgroup2 none rw\n";
-        assert_eq!(cgroup2_mount(mounts), Some("/sys/fs/cgroup/unified"));
-        assert_eq!(cgroup2_mount("30 23 0:26 / /sys rw - sysfs sysfs rw\n"), None);
+    fn only_what_is_mounted_below_a_folder_is_found() {
+        let mounts = "30 23 0:26 / /run/flowskew-lab/1ax0/bpf rw - bpf bpf rw\n\
+                      31 23 0:27 / /run/flowskew-lab/1ax01/bpf rw - bpf bpf rw\n\
+                      32 23 0:28 / / rw shared:9 - ext4 /dev/vda rw\n";
+        let found: Vec<_> = mounted_below(mounts, Path::new("/run/flowskew-lab/1ax0")).collect();
+        assert_eq!(found, ["/run/flowskew-lab/1ax0/bpf"]);
     }
 }

@@ -6,10 +6,13 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::{addresses::Family, namespace::host_bits};
+use super::{addresses::Family, balancer::mark, namespace::host_bits};
 
 const UPPER: &str = "02:00:00:00:00:01";
 const LOWER: &str = "02:00:00:00:00:02";
+
+/// Routing tables of the router, one for each node, from this number on.
+const FIRST_TABLE: usize = 1000;
 
 /// Kernel settings, as pairs of path below `/proc/sys/net` and value.
 pub type Settings = &'static [(&'static str, &'static str)];
@@ -34,6 +37,10 @@ pub const FORWARDING: [Settings; 2] = [
     ],
 ];
 
+/// Where flows are tracked: a table that holds some hundred thousand flows must not be full of closed ones when thousands
+/// open in a second.
+pub const TRACKING: Settings = &[("netfilter/nf_conntrack_tcp_timeout_time_wait", "10")];
+
 /// Clients: every port of every source address, also without a device that has the address, and soon again.
 pub const CLIENTS: [Settings; 2] = [
     DEVICES,
@@ -42,20 +49,24 @@ pub const CLIENTS: [Settings; 2] = [
         ("ipv6/ip_nonlocal_bind", "1"),
         ("ipv4/ip_local_port_range", "1024 65535"),
         ("ipv4/tcp_tw_reuse", "1"),
+        ("ipv4/tcp_max_tw_buckets", "1048576"),
         ("ipv4/tcp_fin_timeout", "5"),
         ("ipv4/tcp_orphan_retries", "2"),
     ],
 ];
 
-/// Pods: a burst of thousands of flows must fit in the accept queue, and nothing lingers when the process is gone.
-pub const POD: [Settings; 2] = [
-    DEVICES,
-    &[
-        ("core/somaxconn", "65535"),
-        ("ipv4/tcp_max_syn_backlog", "65535"),
-        ("ipv4/tcp_fin_timeout", "5"),
-        ("ipv4/tcp_orphan_retries", "2"),
-    ],
+/// Pods.
+pub const POD: [Settings; 2] = [DEVICES, SERVERS];
+
+/// Nodes: some pods use the node's own network.
+pub const NODE: [Settings; 3] = [FORWARDING[0], FORWARDING[1], SERVERS];
+
+/// A burst of thousands of flows must fit in the accept queue, and nothing lingers when the process is gone.
+const SERVERS: Settings = &[
+    ("core/somaxconn", "65535"),
+    ("ipv4/tcp_max_syn_backlog", "65535"),
+    ("ipv4/tcp_fin_timeout", "5"),
+    ("ipv4/tcp_orphan_retries", "2"),
 ];
 
 /// The address a namespace uses for the upper end of its link, and for the lower end where that has none of its own.
@@ -105,7 +116,7 @@ fn node_device(index: usize) -> String {
     format!("node{index}")
 }
 
-/// Device of a pod in its node's namespace.
+/// Device of the pod that was the `pod_index`-th to start on its node, in the node's namespace.
 #[must_use]
 pub fn pod_device(pod_index: usize) -> String {
     format!("pod{pod_index}")
@@ -153,18 +164,49 @@ pub fn router(family: Family, nodes: usize) -> String {
             "route add {} via {address} dev {device} onlink\n",
             family.pod_cidr(index)
         );
+        let (mark, table) = (mark(index), FIRST_TABLE.saturating_add(index));
+        script += &format!(
+            "route add default via {address} dev {device} onlink table {table}\n\
+             rule add fwmark {mark} table {table}\n"
+        );
     }
     script
 }
 
+/// In the router's namespace: the way to a pod on this node whose address is of another node's range.
+#[must_use]
+pub fn guest_on_router(family: Family, address: IpAddr, node: usize) -> String {
+    let (via, device) = (family.node_address(node), node_device(node));
+    format!(
+        "route replace {address}/{} via {via} dev {device} onlink\n",
+        host_bits(address)
+    )
+}
+
+/// In the namespace of the node whose range has the address: the pod is elsewhere.
+#[must_use]
+pub fn guest_at_home(family: Family, address: IpAddr) -> String {
+    let (gateway, _) = link_addresses(family);
+    format!(
+        "route replace {address}/{} via {gateway} dev eth0 onlink\n",
+        host_bits(address)
+    )
+}
+
+/// In both: the pod is gone.
+#[must_use]
+pub fn guest_gone(address: IpAddr) -> String {
+    format!("route delete {address}/{}\n", host_bits(address))
+}
+
 /// In a pod's namespace.
 #[must_use]
-pub fn pod(family: Family, node: &str, pod_index: usize, address: IpAddr) -> String {
-    uplink(family, node, &pod_device(pod_index)) + &own_address(address)
+pub fn pod(family: Family, node: &str, device: &str, address: IpAddr) -> String {
+    uplink(family, node, device) + &own_address(address)
 }
 
 /// In the namespace of the pod's node, after [`pod`].
 #[must_use]
-pub fn pod_on_node(pod_index: usize, address: IpAddr) -> String {
-    downlink(address, &pod_device(pod_index))
+pub fn pod_on_node(device: &str, address: IpAddr) -> String {
+    downlink(address, device)
 }

@@ -1,10 +1,12 @@
 //! Expectations against what was seen. A check and an observation enter; rows of expected and got leave. Pure.
 
-use flowskew_aggregator::report::{Losses, Theil};
+use flowskew_aggregator::report::Theil;
 use serde::Serialize;
 
+use super::exact::{self, Exact};
+use super::losses;
 use super::observe::{Observation, PodCounts};
-use crate::scenario::expect::{Check, Exactness, Shares, ZeroRule};
+use crate::scenario::expect::{Check, Shares, ZeroRule};
 use crate::scenario::value::{Amount, Bound};
 
 /// One expectation and what came of it.
@@ -21,7 +23,8 @@ pub struct Row {
 }
 
 impl Row {
-    fn new(what: impl Into<String>, expected: impl Into<String>, got: impl Into<String>, pass: bool) -> Self {
+    /// A row.
+    pub fn new(what: impl Into<String>, expected: impl Into<String>, got: impl Into<String>, pass: bool) -> Self {
         Self {
             what: what.into(),
             expected: expected.into(),
@@ -33,18 +36,15 @@ impl Row {
 
 /// All rows of `check`.
 pub fn evaluate(check: &Check, seen: &Observation) -> Vec<Row> {
-    let mut rows = Vec::new();
-    exact_counts(check, seen, &mut rows);
-    if check.losses == ZeroRule::None {
-        rows.push(zero("losses", &losses(seen)));
-    }
+    let mut rows = exact::rows(Exact::of(check), seen);
+    rows.extend(losses::rows(&check.losses, seen));
     if check.failures == ZeroRule::None {
         let failed: Vec<String> = seen
             .failed
             .iter()
             .map(|(reason, count)| format!("{reason} {count}"))
             .collect();
-        rows.push(zero("attempts that failed", &failed));
+        rows.push(losses::none("attempts that failed", &failed));
     }
     let Check {
         peak_ratio,
@@ -97,96 +97,6 @@ pub fn evaluate(check: &Check, seen: &Observation) -> Vec<Row> {
         Row::new("findings", words(&expected), words(&got), got == expected)
     }));
     rows
-}
-
-/// The counts that must be right to the last flow.
-fn exact_counts(check: &Check, seen: &Observation, rows: &mut Vec<Row>) {
-    type Count = fn(&PodCounts) -> (u64, Option<u64>);
-    let counts: [(&str, Exactness, Count); 4] = [
-        ("opened, by the agents", check.opened, |pod| {
-            (pod.opened, pod.agent_opened)
-        }),
-        ("opened, by the aggregator", check.opened, |pod| {
-            (pod.opened, pod.aggregator_opened)
-        }),
-        ("established, by the agents", check.established, |pod| {
-            (pod.established, pod.agent_established)
-        }),
-        ("established, by the aggregator", check.established, |pod| {
-            (pod.established, pod.aggregator_established)
-        }),
-    ];
-    for (what, exactness, count) in counts {
-        if exactness == Exactness::Ignore {
-            continue;
-        }
-        let mut wrong = Vec::new();
-        let mut sum = 0;
-        for pod in seen.counted() {
-            let (truth, got) = count(pod);
-            sum += truth;
-            if got != Some(truth) {
-                let got = got.map_or("unknown".to_owned(), |got| got.to_string());
-                wrong.push(format!("{}: {got}, not {truth}", pod.pod));
-            }
-        }
-        let got = if wrong.is_empty() {
-            format!("{sum} flows, difference 0")
-        } else {
-            wrong.join("; ")
-        };
-        rows.push(Row::new(what, format!("{sum} flows"), got, wrong.is_empty()));
-    }
-}
-
-fn zero(what: &str, found: &[String]) -> Row {
-    let got = if found.is_empty() {
-        "none".to_owned()
-    } else {
-        found.join(", ")
-    };
-    Row::new(what, "none", got, found.is_empty())
-}
-
-/// Whatever agents and aggregator say that they miss. Flows on pods that the scenario ended are no loss, nor is the
-/// silence of an agent that it killed.
-fn losses(seen: &Observation) -> Vec<String> {
-    let Losses {
-        ring_full,
-        flows_full,
-        ledger_full,
-        orphan_close,
-        orphan_flow,
-        reports_dropped,
-        entries_dropped,
-        ref silent_nodes,
-        flows_on_gone_endpoints: _,
-        unclassified,
-    } = seen.report.losses;
-    let counters = [
-        ("ring_full", ring_full),
-        ("flows_full", flows_full),
-        ("ledger_full", ledger_full),
-        ("orphan_close", orphan_close),
-        ("orphan_flow", orphan_flow),
-        ("reports_dropped", reports_dropped),
-        ("entries_dropped", entries_dropped),
-        ("unclassified", unclassified),
-    ];
-    let reported = counters
-        .iter()
-        .filter(|(_, count)| *count > 0)
-        .map(|(kind, count)| format!("{kind} {count}"));
-    let silent = silent_nodes
-        .iter()
-        .filter(|node| !seen.killed.contains(*node))
-        .map(|node| format!("{node} is silent"));
-    let by_agents = seen.agent_losses.iter().flat_map(|(node, kinds)| {
-        kinds
-            .iter()
-            .map(move |(kind, count)| format!("{kind} {count} at the agent of {node}"))
-    });
-    reported.chain(silent).chain(by_agents).collect()
 }
 
 fn bounded(what: String, bound: &Bound, measured: Option<f64>, unit: &str) -> Row {
@@ -277,4 +187,4 @@ fn code<T: Serialize>(value: &T) -> String {
 
 #[cfg(test)]
 #[path = "evaluate_tests.rs"]
-mod tests;
+pub(super) mod tests;

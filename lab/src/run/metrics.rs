@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use super::observe::Flows;
+
 /// One line of the page.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
@@ -26,8 +28,25 @@ impl Page {
         )
     }
 
-    /// A count of source class external at one address and port; 0 when the page does not have it.
-    pub fn external(&self, name: &str, address: IpAddr, port: u16) -> u64 {
+    /// The flows of source class external at one address and port; 0 where the page does not have them.
+    pub fn flows(&self, address: IpAddr, port: u16) -> Flows {
+        let count = |name| self.external(name, address, port);
+        Flows {
+            opened: count("flowskew_agent_opened_total"),
+            closed: count("flowskew_agent_closed_total"),
+            established: count("flowskew_agent_established"),
+        }
+    }
+
+    /// The sum of a counter over all its labels; none when the page does not have it.
+    pub fn total(&self, name: &str) -> Option<u64> {
+        let named = self.0.iter().filter(|sample| sample.name == name);
+        named
+            .map(|sample| sample.value as u64)
+            .reduce(|sum, value| sum.saturating_add(value))
+    }
+
+    fn external(&self, name: &str, address: IpAddr, port: u16) -> u64 {
         let is = |sample: &&Sample| {
             let label = |key: &str| sample.labels.get(key).map(String::as_str);
             sample.name == name
@@ -78,6 +97,8 @@ mod tests {
 flowskew_agent_opened_total{address="10.0.0.1",port="80",protocol="tcp",source_class="external"} 11
 flowskew_agent_opened_total{address="10.0.0.1",port="80",protocol="tcp",source_class="node"} 5
 flowskew_agent_opened_total{address="fd00::1",port="80",protocol="tcp",source_class="external"} 7
+flowskew_agent_closed_total{address="10.0.0.1",port="80",protocol="tcp",source_class="external",cause="client_fin"} 3
+flowskew_agent_closed_total{address="10.0.0.1",port="80",protocol="tcp",source_class="external",cause="other"} 2
 flowskew_agent_losses_total{kind="ring_full"} 0
 flowskew_agent_losses_total{kind="flows_full"} 3
 flowskew_agent_connected 1
@@ -87,13 +108,22 @@ flowskew_agent_connected 1
     #[test]
     fn counts_are_read_by_address_port_and_class() {
         let page = Page::parse(PAGE);
-        let opened = |address: &str, port| page.external("flowskew_agent_opened_total", address.parse().unwrap(), port);
-        assert_eq!([opened("10.0.0.1", 80), opened("fd00::1", 80)], [11, 7]);
-        assert_eq!([opened("10.0.0.1", 81), opened("10.0.0.2", 80)], [0, 0]);
-        assert_eq!(
-            page.external("flowskew_agent_established", "10.0.0.1".parse().unwrap(), 80),
-            0
-        );
+        let flows = |address: &str, port| page.flows(address.parse().unwrap(), port);
+        let flows_of = |opened, closed| Flows {
+            opened,
+            closed,
+            established: 0,
+        };
+        assert_eq!(flows("10.0.0.1", 80), flows_of(11, 5));
+        assert_eq!(flows("fd00::1", 80), flows_of(7, 0));
+        assert_eq!([flows("10.0.0.1", 81), flows("10.0.0.2", 80)], [Flows::default(); 2]);
+    }
+
+    #[test]
+    fn a_total_is_over_all_labels() {
+        let page = Page::parse(PAGE);
+        assert_eq!(page.total("flowskew_agent_opened_total"), Some(23));
+        assert_eq!(page.total("flowskew_agent_unheard_of_total"), None);
     }
 
     #[test]

@@ -1,16 +1,27 @@
 //! Runs a scenario from nothing to nothing: builds the network, starts the product, plays the timeline, and removes all
 //! of it, however it ends. A scenario enters; an outcome leaves.
 
+mod books;
 mod cluster;
 pub mod console;
+mod due;
 pub mod evaluate;
+mod exact;
 mod http;
+mod identity;
 pub mod interrupt;
+mod kills;
+pub mod logs;
+mod losses;
 mod metrics;
 pub mod observe;
 mod observers;
+mod opening;
+mod pins;
 mod process;
+mod report;
 mod requests;
+mod services;
 mod table;
 mod timeline;
 mod truth;
@@ -22,13 +33,13 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
-use tempfile::TempDir;
 
 use crate::net::{Family, Network, ProxyMode};
 use crate::scenario::Scenario;
 use cluster::Cluster;
 use console::Console;
 use interrupt::Interrupt;
+use logs::Logs;
 use observers::Observers;
 pub use observers::Programs;
 pub use timeline::CheckResult;
@@ -90,14 +101,14 @@ pub async fn run(scenario: &Scenario, options: &Options, console: &mut Console, 
     let started = Instant::now();
     let mut stage = Stage::default();
     let mut logs = None;
-    let result = match tempfile::Builder::new().prefix("flowskew-lab-").tempdir() {
+    let result = match Logs::make() {
         Ok(folder) => {
             let folder = logs.insert(folder);
             interrupt
                 .or(perform(scenario, options, console, interrupt, &mut stage, folder))
                 .await
         }
-        Err(error) => Err(error).context("cannot make a folder for logs"),
+        Err(error) => Err(error),
     };
     let cleaned = stage.tear_down(console).await;
     let pass = result.is_ok() && cleaned.is_ok() && stage.checks.iter().all(|check| check.pass);
@@ -114,14 +125,8 @@ pub async fn run(scenario: &Scenario, options: &Options, console: &mut Console, 
         duration_seconds: started.elapsed().as_secs_f64(),
         flows_opened: stage.flows_opened,
         checks: stage.checks,
-        logs: logs
-            .filter(|folder| keep_logs && has_entries(folder))
-            .map(TempDir::keep),
+        logs: logs.filter(|_| keep_logs).and_then(Logs::keep),
     }
-}
-
-fn has_entries(folder: &TempDir) -> bool {
-    std::fs::read_dir(folder.path()).is_ok_and(|mut entries| entries.next().is_some())
 }
 
 async fn perform(
@@ -130,7 +135,7 @@ async fn perform(
     console: &mut Console,
     interrupt: &Interrupt,
     stage: &mut Stage,
-    logs: &TempDir,
+    logs: &Logs,
 ) -> Result<()> {
     let family = options.family.unwrap_or_else(|| scenario.family.into());
     Network::preflight(options.mode, family)?;
@@ -144,9 +149,15 @@ async fn perform(
     let cluster = Cluster::create(scenario, family, options.mode, options.programs.lab.clone()).await?;
     let cluster = stage.cluster.insert(cluster);
     console.step("Starting the aggregator, and an agent for each node.");
-    let observers = Observers::start(&options.programs, &cluster.api_url(), &scenario.nodes, logs.path()).await?;
+    let pins = match scenario.agents.pins {
+        true => Some(pins::mount(&cluster.network().folder()).await?),
+        false => None,
+    };
+    let places = cluster.agent_places(pins.as_deref())?;
+    let url = cluster.api_url();
+    let observers = Observers::start(&options.programs, &url, places, &scenario.agents, logs.path()).await?;
     let observers = stage.observers.insert(observers);
-    let mut timeline = Timeline::new(cluster, observers, console)?;
+    let mut timeline = Timeline::new(cluster, observers, console, &scenario.agents)?;
     let mut result = Ok(());
     for step in &scenario.steps {
         result = timeline

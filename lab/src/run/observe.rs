@@ -10,19 +10,38 @@ use serde::Serialize;
 /// All sides at one moment.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Observation {
-    /// One an endpoint that is ready.
+    /// The pods that run, without those about to go.
     pub pods: Vec<PodCounts>,
-    /// The aggregator's report over the window of the check.
+    /// Pods that have ended, and whose flows belong into the window of the report.
+    pub gone: Vec<GoneCounts>,
+    /// Attempts that reached no pod.
+    pub unserved: Vec<UnservedCounts>,
+    /// The aggregator's report about the Service of the check, over its window.
     pub report: ServiceReport,
+    /// The losses of the reports about all Services that are not 0.
+    pub report_losses: BTreeMap<String, BTreeMap<String, u64>>,
     /// Loss counters of the agents that are not 0, by node and kind.
     pub agent_losses: BTreeMap<String, BTreeMap<String, u64>>,
+    /// What agents must have lost, by node and kind, as far as the lab was asked to find out.
+    pub losses_due: BTreeMap<String, BTreeMap<String, u64>>,
     /// Attempts of clients that failed, by reason.
     pub failed: BTreeMap<String, u64>,
     /// Nodes whose agent the scenario has killed.
     pub killed: BTreeSet<String>,
 }
 
-/// The counts of one pod. Unknown is none, never 0.
+/// Flows of one endpoint, as somebody counts them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Flows {
+    /// Opened since the agent of the node began to count.
+    pub opened: u64,
+    /// Closed since then.
+    pub closed: u64,
+    /// Open now.
+    pub established: u64,
+}
+
+/// The counts of one pod that runs. Unknown is none, never 0.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PodCounts {
     /// Name.
@@ -31,18 +50,54 @@ pub struct PodCounts {
     pub node: String,
     /// Its address.
     pub address: IpAddr,
-    /// Flows that clients opened to it since the agent of its node began to count.
-    pub opened: u64,
+    /// Where it listens.
+    pub port: u16,
+    /// All flows at its address and port, also those of pods that had the address before: opened and closed as clients
+    /// count, established as `ss` shows.
+    pub truth: Flows,
     /// The same by the agent.
-    pub agent_opened: Option<u64>,
-    /// The same by the aggregator.
-    pub aggregator_opened: Option<u64>,
-    /// Flows that `ss` shows in the pod.
-    pub established: u64,
-    /// The same by the agent.
-    pub agent_established: Option<u64>,
-    /// The same by the aggregator.
-    pub aggregator_established: Option<u64>,
+    pub agent: Option<Flows>,
+    /// Its flows by the Service that clients dialled.
+    pub services: Vec<ServiceCounts>,
+}
+
+/// The flows of a pod that came by one Service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ServiceCounts {
+    /// Name of the Service.
+    pub service: String,
+    /// By clients and `ss`.
+    pub truth: Flows,
+    /// By the aggregator.
+    pub aggregator: Option<Flows>,
+}
+
+/// The flows of a pod that has ended, by one Service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct GoneCounts {
+    /// Name of the pod.
+    pub pod: String,
+    /// The node on which it was.
+    pub node: String,
+    /// The address that it had.
+    pub address: IpAddr,
+    /// Its flows.
+    pub flows: ServiceCounts,
+}
+
+/// Attempts of a Service that reached no pod, within the window.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct UnservedCounts {
+    /// Name of the Service.
+    pub service: String,
+    /// `dropped`, which clients see as a timeout, or `refused`.
+    pub reason: String,
+    /// Attempts that failed so, by clients.
+    pub truth: u64,
+    /// By the aggregator, by node.
+    pub aggregator: BTreeMap<String, u64>,
+    /// Nodes without a ready pod to which the balancer sends all the same.
+    pub allowed: BTreeSet<String>,
 }
 
 impl Observation {
@@ -51,15 +106,8 @@ impl Observation {
         self.pods.iter().filter(|pod| !self.killed.contains(&pod.node))
     }
 
-    /// True when agents and aggregator show for each pod the opened flows that clients count.
-    pub fn agrees_on_opened(&self) -> bool {
-        self.counted()
-            .all(|pod| [pod.agent_opened, pod.aggregator_opened] == [Some(pod.opened); 2])
-    }
-
-    /// True when agents and aggregator show for each pod the established flows that `ss` shows.
-    pub fn agrees_on_established(&self) -> bool {
-        self.counted()
-            .all(|pod| [pod.agent_established, pod.aggregator_established] == [Some(pod.established); 2])
+    /// The ended pods whose counts must be right.
+    pub fn counted_gone(&self) -> impl Iterator<Item = &GoneCounts> {
+        self.gone.iter().filter(|pod| !self.killed.contains(&pod.node))
     }
 }

@@ -15,6 +15,8 @@ use tokio::process::Command;
 use super::http;
 use super::metrics::Page;
 use super::process::Process;
+use super::report;
+use crate::scenario::agents::Agents;
 
 /// How often agents report and how wide time buckets are. The lab is in a hurry.
 const INTERVAL: &str = "1s";
@@ -77,6 +79,19 @@ pub async fn preflight(programs: &Programs) -> Result<()> {
     bail!("the agent cannot run on this machine:\n{}", text.trim_end());
 }
 
+/// Where the agent of a node runs.
+#[derive(Debug, Clone)]
+pub struct AgentPlace {
+    /// Name of the node.
+    pub node: String,
+    /// File of its network namespace.
+    pub netns: PathBuf,
+    /// Control group of all that runs on it.
+    pub cgroup: PathBuf,
+    /// Folder on a BPF filesystem, which nobody else has; `None`: it pins nothing.
+    pub pins: Option<PathBuf>,
+}
+
 /// The running processes.
 #[derive(Debug)]
 pub struct Observers {
@@ -84,16 +99,24 @@ pub struct Observers {
     logs: PathBuf,
     grpc: SocketAddr,
     aggregator: Process,
+    places: BTreeMap<String, AgentPlace>,
+    options: Vec<String>,
     agents: BTreeMap<String, Process>,
     killed: BTreeSet<String>,
 }
 
 impl Observers {
-    /// Starts the aggregator and the agents of `nodes`, and waits until all are ready.
+    /// Starts the aggregator and an agent in each place, and waits until all are ready.
     ///
     /// # Errors
     /// One does not start or is not ready in time; the message has the end of its log.
-    pub async fn start(programs: &Programs, api_url: &str, nodes: &[String], logs: &Path) -> Result<Self> {
+    pub async fn start(
+        programs: &Programs,
+        api_url: &str,
+        places: Vec<AgentPlace>,
+        options: &Agents,
+        logs: &Path,
+    ) -> Result<Self> {
         let [grpc, http] = free_ports()?;
         let arguments = [
             ("--grpc-listen", grpc.to_string()),
@@ -109,15 +132,32 @@ impl Observers {
             logs: logs.to_owned(),
             grpc,
             aggregator,
+            places: places.into_iter().map(|place| (place.node.clone(), place)).collect(),
+            options: options.flags(),
             agents: BTreeMap::new(),
             killed: BTreeSet::new(),
         };
         observers.aggregator.ready().await?;
-        for node in nodes {
-            observers.spawn_agent(node)?;
+        for node in observers.places.keys().cloned().collect::<Vec<_>>() {
+            observers.spawn_agent(&node)?;
         }
-        try_join_all(observers.agents.values_mut().map(Process::ready)).await?;
+        observers.ready().await?;
         Ok(observers)
+    }
+
+    /// Waits until all agents that run are ready.
+    ///
+    /// # Errors
+    /// One ends, or is not ready in time.
+    pub async fn ready(&mut self) -> Result<()> {
+        try_join_all(self.agents.values_mut().map(Process::ready))
+            .await
+            .map(drop)
+    }
+
+    /// Nodes whose agent runs.
+    pub fn nodes(&self) -> Vec<String> {
+        self.agents.keys().cloned().collect()
     }
 
     /// Kills the agent of a node at once.
@@ -138,24 +178,40 @@ impl Observers {
     /// # Errors
     /// It does not start.
     pub async fn start_agent(&mut self, node: &str) -> Result<()> {
-        self.spawn_agent(node)?.ready().await?;
+        self.restart_agent(node)?.ready().await
+    }
+
+    /// Starts the agent of a node, and does not wait for it.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn restart_agent(&mut self, node: &str) -> Result<&mut Process> {
         self.killed.remove(node);
-        Ok(())
+        self.spawn_agent(node)
     }
 
     fn spawn_agent(&mut self, node: &str) -> Result<&mut Process> {
         let [http] = free_ports()?;
+        let place = self
+            .places
+            .get(node)
+            .with_context(|| format!("there is no node {node}"))?;
+        // Without pins too: no agent of the lab may touch what a real one has pinned on this machine.
+        let pins = place.pins.clone().unwrap_or_else(|| self.logs.join("no-pins"));
         let arguments = [
             ("--node", node.to_owned()),
             ("--aggregator", format!("http://{}", self.grpc)),
             ("--report-interval", INTERVAL.to_owned()),
             ("--http-listen", http.to_string()),
+            ("--node-netns", place.netns.display().to_string()),
+            ("--cgroup-root", place.cgroup.display().to_string()),
+            ("--pin-dir", pins.display().to_string()),
         ];
         let mut arguments = flags(&arguments);
         arguments.insert(0, "run".to_owned());
-        // All agents of the lab share one kernel: none may count for another, nor touch a real agent of this machine.
-        arguments.push("--no-pin".to_owned());
-        arguments.extend(["--pin-dir".to_owned(), self.logs.join("no-pins").display().to_string()]);
+        // All agents of the lab share one kernel: without a folder of its own, none may count for another.
+        arguments.extend(place.pins.is_none().then(|| "--no-pin".to_owned()));
+        arguments.extend(self.options.iter().cloned());
         let name = format!("agent-{node}");
         let agent = Process::start(
             &name,
@@ -200,7 +256,7 @@ impl Observers {
         let base = self.aggregator.url();
         let url = format!("{base}/api/v1/services/{namespace}/{service}/report?port={port}&since={since_ms}");
         let text = http::get_ok(url).await.with_context(|| self.aggregator.log_tail())?;
-        serde_json::from_str(&text).context("the aggregator's report has another shape than the lab knows")
+        report::parse(&text)
     }
 
     /// Ends all processes.

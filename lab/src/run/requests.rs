@@ -4,33 +4,39 @@ use std::ops::Range;
 
 use crate::clients::{Lifetime, OpenFlows, Pick, Reconnect};
 use crate::net::{Family, MAX_SOURCES};
-use crate::scenario::spec::{LifetimeSpread, MAX_CLIENTS, MAX_NAT_ADDRESSES, Open};
+use crate::scenario::open::{LifetimeSpread, MAX_CLIENTS, MAX_NAT_ADDRESSES, Open};
 
 /// The first of the addresses that many clients share; below it are those of single clients.
 const FIRST_SHARED_ADDRESS: u64 = 100_000;
 
+/// Most attempts at the same time of a step that lasts for a time.
+const CONCURRENCY_AT_A_RATE: usize = 512;
+
 const _: () =
     assert!(MAX_CLIENTS <= FIRST_SHARED_ADDRESS && FIRST_SHARED_ADDRESS + MAX_NAT_ADDRESSES <= MAX_SOURCES as u64);
 
-/// The flows from clients with an address of their own, and those from shared addresses; either can be none. Together
-/// they have the rate of the step.
-pub fn open(open: &Open, family: Family, seed: u64) -> [OpenFlows; 2] {
-    let flows = open.flows.get();
+/// So many flows of the step: those from clients with an address of their own, and those from shared addresses; either can
+/// be none. Together they have the rate of the step.
+pub fn open(open: &Open, flows: u64, family: Family, seed: u64) -> [OpenFlows; 2] {
+    let part = |of: u64| {
+        open.rate
+            .map(|rate| rate.get() as f64 * of as f64 / flows.max(1) as f64)
+    };
     let (addresses, percent) = open.nat.map_or((0, 0), |nat| (nat.addresses.get(), nat.percent.get()));
     let shared = flows * percent / 100;
     [
-        request(open, family, seed, flows - shared, 0..open.clients.get()),
-        request(
-            open,
-            family,
-            seed,
-            shared,
-            FIRST_SHARED_ADDRESS..FIRST_SHARED_ADDRESS + addresses,
-        ),
+        (flows - shared, 0..open.clients.get()),
+        (shared, FIRST_SHARED_ADDRESS..FIRST_SHARED_ADDRESS + addresses),
     ]
+    .map(|(flows, addresses)| OpenFlows {
+        flows,
+        rate: part(flows),
+        seed,
+        ..request(open, family, addresses)
+    })
 }
 
-fn request(open: &Open, family: Family, seed: u64, flows: u64, addresses: Range<u64>) -> OpenFlows {
+fn request(open: &Open, family: Family, addresses: Range<u64>) -> OpenFlows {
     let lifetime = match (open.lifetime.map(|span| span.as_millis()), open.lifetime_spread) {
         (None, _) => Lifetime::Held,
         (Some(ms), LifetimeSpread::Fixed) => Lifetime::Fixed { ms },
@@ -38,22 +44,26 @@ fn request(open: &Open, family: Family, seed: u64, flows: u64, addresses: Range<
     };
     OpenFlows {
         group: open.group.clone(),
-        flows,
         // Asserted above: all numbers fit.
         sources: addresses
             .map(|n| family.client_source(u32::try_from(n).unwrap_or(0)))
             .collect(),
         pick: Pick::RoundRobin,
-        rate: open
-            .rate
-            .map(|rate| rate.get() as f64 * flows as f64 / open.flows.get() as f64),
         lifetime,
         close: open.ends,
         reconnect: open.reconnect.as_ref().map(|reconnect| Reconnect {
             min_ms: reconnect.value.min.as_millis(),
             max_ms: reconnect.value.max.as_millis(),
         }),
-        seed,
+        // Where the rate is all, a client that waits must not keep others from starting.
+        concurrency: match open.time {
+            Some(_) => CONCURRENCY_AT_A_RATE,
+            None => OpenFlows::default().concurrency,
+        },
+        connect_timeout_ms: open
+            .timeout
+            .map_or(OpenFlows::default().connect_timeout_ms, |timeout| timeout.as_millis()),
+        datagram_every_ms: open.datagram_every.as_ref().map(|every| every.value.as_millis()),
         ..OpenFlows::default()
     }
 }
@@ -65,7 +75,8 @@ mod tests {
     use super::*;
 
     fn requests(yaml: &str) -> [OpenFlows; 2] {
-        open(&serde_saphyr::from_str(yaml).unwrap(), Family::V4, 7)
+        let step: Open = serde_saphyr::from_str(yaml).unwrap();
+        open(&step, step.number(), Family::V4, 7)
     }
 
     #[test]
@@ -87,5 +98,15 @@ mod tests {
             (None, Lifetime::Exponential { mean_ms: 2_000.0 })
         );
         assert_eq!(own.close, crate::clients::CloseHow::Rst);
+    }
+
+    #[test]
+    fn a_time_is_a_number_of_flows() {
+        let [own, _] = requests("{for: 2s, rate: 500, lifetime: 0s, timeout: 3s}");
+        assert_eq!((own.flows, own.rate), (1000, Some(500.0)));
+        assert_eq!(
+            (own.lifetime, own.connect_timeout_ms),
+            (Lifetime::Fixed { ms: 0 }, 3000)
+        );
     }
 }

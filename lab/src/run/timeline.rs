@@ -8,18 +8,24 @@ use anyhow::{Result, bail};
 use serde::Serialize;
 use tokio::time::sleep;
 
+use super::books::{Mark, Zeroes};
 use super::cluster::Cluster;
 use super::console::Console;
+use super::due::losses_due;
 use super::evaluate::{Row, evaluate};
+use super::exact::{self, Exact};
 use super::observe::Observation;
 use super::observers::Observers;
-use super::truth::{Zeroes, look, now_ms};
-use super::{requests, table, words};
-use crate::clients::{Clients, CloseFlows, OpenFlows, OpenSummary};
+use super::truth::look;
+use super::{opening, table, words};
+use crate::clients::CloseFlows;
 use crate::net::StopPod;
 use crate::scenario::Check;
-use crate::scenario::expect::{Exactness, START};
-use crate::scenario::spec::{Close, Open, Step};
+use crate::scenario::agents::Agents;
+use crate::scenario::expect::START;
+use crate::scenario::lists::Moves;
+use crate::scenario::open::Open;
+use crate::scenario::spec::{Close, Step};
 
 /// How long counts may take to agree; then the check is made with what there is.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(20);
@@ -30,24 +36,14 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 const STILL_AGREE_AFTER: Duration = Duration::from_millis(1_200);
 /// A mark lies this long after the last flow before it, so that no time bucket holds flows of both sides.
 const MARK_PAUSE: Duration = Duration::from_millis(2_200);
-/// What all sides must agree on before the timeline goes on.
-#[derive(Debug, Clone, Copy)]
-struct Agreement {
-    opened: bool,
-    established: bool,
-    /// They must agree again a moment later.
-    twice: bool,
-}
 
-const ALL: Agreement = Agreement {
-    opened: true,
-    established: true,
-    twice: false,
-};
-const OPENED: Agreement = Agreement {
-    established: false,
-    ..ALL
-};
+/// How often all sides must agree before the timeline goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Times {
+    Once,
+    /// Once more a moment later.
+    Twice,
+}
 
 /// What came of one check.
 #[derive(Debug, Clone, Serialize)]
@@ -69,8 +65,9 @@ pub struct Timeline<'a> {
     cluster: &'a mut Cluster,
     observers: &'a mut Observers,
     console: &'a mut Console,
+    agents: &'a Agents,
     zeroes: Zeroes,
-    marks: BTreeMap<String, u64>,
+    marks: BTreeMap<String, Mark>,
     /// Clients that lost their flow may come back until then.
     reconnects_until: Option<Instant>,
     longest_reconnect: Duration,
@@ -84,13 +81,19 @@ impl<'a> Timeline<'a> {
     ///
     /// # Errors
     /// The clock is not usable.
-    pub fn new(cluster: &'a mut Cluster, observers: &'a mut Observers, console: &'a mut Console) -> Result<Self> {
+    pub fn new(
+        cluster: &'a mut Cluster,
+        observers: &'a mut Observers,
+        console: &'a mut Console,
+        agents: &'a Agents,
+    ) -> Result<Self> {
         Ok(Self {
             cluster,
             observers,
             console,
+            agents,
             zeroes: Zeroes::default(),
-            marks: BTreeMap::from([(START.to_owned(), now_ms()?)]),
+            marks: BTreeMap::from([(START.to_owned(), Mark::now(None)?)]),
             reconnects_until: None,
             longest_reconnect: Duration::ZERO,
             opens: 0,
@@ -119,29 +122,31 @@ impl<'a> Timeline<'a> {
                 sleep(time.value.get()).await;
                 Ok(())
             }
-            Step::Settle => self.settle(START, Agreement { twice: true, ..ALL }).await.map(drop),
+            Step::Settle => self.settle(START, None, Exact::ALL, Times::Twice).await.map(drop),
             Step::Mark(mark) => {
-                self.settle(START, OPENED).await?;
+                self.settle_opened().await?;
                 sleep(MARK_PAUSE).await;
-                self.marks.insert(mark.value.clone(), now_ms()?);
+                let books = self.cluster.books().await?;
+                self.marks.insert(mark.value.clone(), Mark::now(Some(books))?);
                 Ok(())
             }
-            Step::Move(moves) => {
-                let pods: Vec<_> = moves
-                    .pods
-                    .value
-                    .0
-                    .iter()
-                    .map(|(pod, node)| (pod.clone(), node.value.clone()))
-                    .collect();
-                self.replace(&pods, moves.how).await
-            }
+            Step::Move(moves) => self.relocate(&pairs(&moves.pods.value), moves.how).await,
             Step::Restart(restart) => {
                 let mut pods = Vec::new();
                 for pod in &restart.pods {
                     pods.push((pod.value.clone(), self.cluster.pod(&pod.value)?.view.node.clone()));
                 }
-                self.replace(&pods, restart.how).await
+                self.relocate(&pods, restart.how).await
+            }
+            Step::Replace(replace) => {
+                self.settle_opened().await?;
+                self.cluster.replace(&pairs(&replace.pods.value), replace.how).await?;
+                self.expect_reconnects();
+                Ok(())
+            }
+            Step::KeepSending(nodes) => {
+                let nodes: Vec<String> = nodes.value.iter().map(|node| node.value.clone()).collect();
+                self.cluster.keep_sending(&nodes).await
             }
             Step::Scale(scale) => {
                 let pods = usize::try_from(scale.pods.get()).unwrap_or(usize::MAX);
@@ -150,12 +155,13 @@ impl<'a> Timeline<'a> {
                 Ok(())
             }
             Step::KillAgent(node) => {
-                self.settle(START, OPENED).await?;
+                self.settle_opened().await?;
                 self.observers.kill_agent(&node.value).await
             }
             Step::StartAgent(node) => {
-                let counts = self.cluster.clients().counts().await?;
-                self.zeroes.set(&node.value, &counts);
+                if !self.agents.pins {
+                    self.zeroes.set(&node.value, self.cluster.books().await?);
+                }
                 self.observers.start_agent(&node.value).await
             }
             Step::Check(check) => self.check(check).await,
@@ -165,7 +171,7 @@ impl<'a> Timeline<'a> {
             }
             Step::Show(show) => {
                 let since = show.since.as_ref().map_or(START, |mark| &mark.value);
-                let seen = self.settle(since, ALL).await?;
+                let seen = self.settle(since, None, Exact::ALL, Times::Once).await?;
                 self.console.text(&flowskew_aggregator::cli::render_table(&seen.report));
                 Ok(())
             }
@@ -173,58 +179,49 @@ impl<'a> Timeline<'a> {
     }
 
     async fn open(&mut self, open: &Open) -> Result<()> {
-        let flows = open.flows.get();
-        self.opens += 1;
-        let [own, shared] = requests::open(open, self.cluster.network().plan().family, self.opens);
         if let Some(reconnect) = &open.reconnect {
             self.longest_reconnect = self.longest_reconnect.max(reconnect.value.max.get());
         }
-        let clients = self.cluster.clients().clone();
-        let before: u64 = clients.counts().await?.opened.values().sum();
-        let mut progress = clients.progress();
-        let started = Instant::now();
-        let both = async { tokio::try_join!(open_some(&clients, own), open_some(&clients, shared)) };
-        tokio::pin!(both);
-        let summaries: (OpenSummary, OpenSummary) = loop {
-            tokio::select! {
-                result = &mut both => break result?,
-                Ok(()) = progress.changed() => {
-                    let opened = progress.borrow_and_update().opened.values().sum::<u64>().saturating_sub(before);
-                    self.console.progress(&format!("{opened} of {flows} open"));
-                }
-            }
+        let family = self.cluster.network().plan().family;
+        let clients = self
+            .cluster
+            .clients(open.to.as_ref().map(|to| to.value.as_str()))?
+            .clone();
+        let opening = opening::Opening {
+            clients,
+            family,
+            number: &mut self.opens,
         };
-        let (opened, failed) = [summaries.0, summaries.1]
-            .iter()
-            .fold((0, 0), |(opened, failed), summary| {
-                (
-                    opened + summary.opened.values().sum::<u64>(),
-                    failed + summary.failed.values().sum::<u64>(),
-                )
-            });
-        self.flows_opened += opened;
-        self.console.result(&words::opened(opened, failed, started.elapsed()));
+        let opened = opening.run(open, self.observers, self.console).await?;
+        self.flows_opened += opened.opened;
+        self.console
+            .result(&words::opened(opened.opened, opened.failed, opened.took));
         Ok(())
     }
 
     async fn close(&mut self, close: &Close) -> Result<()> {
         let pod = close.pod.as_ref().map(|pod| self.cluster.pod(&pod.value)).transpose()?;
-        let which = CloseFlows {
+        let mut which = CloseFlows {
             group: close.group.as_ref().map(|group| group.value.clone()),
             pod: pod.map(|running| running.instance.clone()),
             limit: close.flows.map(|flows| flows.get()),
             how: close.ends,
             seed: self.opens,
         };
-        let closed = self.cluster.clients().close(which).await?;
+        let mut closed = 0;
+        for clients in self.cluster.all_clients() {
+            let now = clients.close(which.clone()).await?;
+            closed += now;
+            which.limit = which.limit.map(|limit| limit.saturating_sub(now));
+        }
         self.console.result(&format!("{closed} closed"));
         Ok(())
     }
 
-    async fn replace(&mut self, pods: &[(String, String)], how: StopPod) -> Result<()> {
-        // Counts of pods that go can be compared no more.
-        self.settle(START, OPENED).await?;
-        self.cluster.replace(pods, how).await?;
+    async fn relocate(&mut self, pods: &[(String, String)], how: StopPod) -> Result<()> {
+        // Agents forget addresses that are no endpoint any more.
+        self.settle_opened().await?;
+        self.cluster.relocate(pods, how).await?;
         self.expect_reconnects();
         Ok(())
     }
@@ -233,24 +230,27 @@ impl<'a> Timeline<'a> {
         self.reconnects_until = Some(Instant::now() + self.longest_reconnect + LOOK_INTERVAL);
     }
 
-    /// Waits until all sides agree on `what`, or for the timeout. The window of the report begins at the mark `since`.
-    async fn settle(&mut self, since: &str, what: Agreement) -> Result<Observation> {
+    async fn settle_opened(&mut self) -> Result<()> {
+        self.settle(START, None, Exact::OPENED, Times::Once).await.map(drop)
+    }
+
+    /// Waits until all sides agree on `what`, or for the timeout. The window of the reports begins at the mark `since`.
+    async fn settle(&mut self, since: &str, service: Option<&str>, what: Exact, times: Times) -> Result<Observation> {
         if let Some(until) = self.reconnects_until.take() {
             sleep(until.saturating_duration_since(Instant::now())).await;
         }
-        let since_ms = match self.marks.get(since) {
-            Some(since_ms) => *since_ms,
-            None => bail!("there is no mark {since}"),
+        let Some(since) = self.marks.get(since) else {
+            bail!("there is no mark {since}")
         };
         let deadline = Instant::now() + SETTLE_TIMEOUT;
         let mut agreed_at = None;
         loop {
-            let looked = look(self.cluster, self.observers, &self.zeroes, since_ms).await?;
-            let agreed = (!what.opened || looked.none_opened && looked.seen.agrees_on_opened())
-                && (!what.established || looked.none_closed && looked.seen.agrees_on_established());
+            let looked = look(self.cluster, self.observers, &self.zeroes, since, service).await?;
+            let at_rest = (!what.opened || looked.none_opened) && (!what.ends() || looked.none_closed);
+            let agreed = at_rest && exact::rows(what, &looked.seen).iter().all(|row| row.pass);
             let since_when = agreed.then(|| *agreed_at.get_or_insert_with(Instant::now));
             agreed_at = since_when;
-            let enough = since_when.is_some_and(|at| !what.twice || at.elapsed() >= STILL_AGREE_AFTER);
+            let enough = since_when.is_some_and(|at| times == Times::Once || at.elapsed() >= STILL_AGREE_AFTER);
             if enough || Instant::now() > deadline {
                 return Ok(looked.seen);
             }
@@ -260,13 +260,10 @@ impl<'a> Timeline<'a> {
 
     async fn check(&mut self, check: &Check) -> Result<()> {
         let since = check.since.as_ref().map_or(START, |mark| &mark.value);
-        let exact = |exactness| exactness == Exactness::Exact;
-        let what = Agreement {
-            opened: exact(check.opened),
-            established: exact(check.established),
-            twice: true,
-        };
-        let seen = self.settle(since, what).await?;
+        let service = check.service.as_ref().map(|service| service.value.as_str());
+        let mut seen = self.settle(since, service, Exact::of(check), Times::Twice).await?;
+        let pages = self.observers.agent_pages().await?;
+        seen.losses_due = losses_due(&check.losses, self.agents, &seen, &pages).await?;
         let rows = evaluate(check, &seen);
         let pass = rows.iter().all(|row| row.pass);
         self.console.text(&table::rows(&rows));
@@ -287,9 +284,10 @@ impl<'a> Timeline<'a> {
     }
 }
 
-async fn open_some(clients: &Clients, request: OpenFlows) -> Result<OpenSummary> {
-    if request.flows == 0 {
-        return Ok(OpenSummary::default());
-    }
-    clients.open(request).await
+fn pairs(moves: &Moves) -> Vec<(String, String)> {
+    moves
+        .0
+        .iter()
+        .map(|(pod, to)| (pod.clone(), to.value.clone()))
+        .collect()
 }

@@ -1,36 +1,17 @@
 //! All sides at one moment. Cluster and observers enter; an observation leaves, and whether clients were at rest.
 
 use std::collections::BTreeMap;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
+use flowskew_aggregator::report::{ServiceReport, UnservedReason};
 
-use super::cluster::Cluster;
-use super::observe::{Observation, PodCounts};
+use super::books::{Books, Mark, Zeroes};
+use super::cluster::{Cluster, Running};
+use super::metrics::Page;
+use super::observe::{Flows, GoneCounts, Observation, PodCounts, ServiceCounts, UnservedCounts};
 use super::observers::Observers;
-use crate::clients::Counts;
-
-/// What clients had opened when the agent of a node began to count: the zero of its counters, by pod instance.
-#[derive(Debug, Default)]
-pub struct Zeroes(BTreeMap<String, BTreeMap<String, u64>>);
-
-impl Zeroes {
-    /// The agent of `node` begins to count now.
-    pub fn set(&mut self, node: &str, counts: &Counts) {
-        self.0.insert(node.to_owned(), counts.opened.clone());
-    }
-
-    fn opened_since(&self, node: &str, instance: &str, counts: &Counts) -> u64 {
-        let now = counts.opened.get(instance).copied().unwrap_or(0);
-        let zero = self
-            .0
-            .get(node)
-            .and_then(|zeroes| zeroes.get(instance))
-            .copied()
-            .unwrap_or(0);
-        now.saturating_sub(zero)
-    }
-}
+use super::report;
+use crate::net::Protocol;
 
 /// An observation, and whether clients were busy meanwhile.
 #[derive(Debug)]
@@ -43,50 +24,73 @@ pub struct Look {
     pub none_closed: bool,
 }
 
-/// Looks from all sides. The window of the report begins at `since_ms`.
+/// Looks from all sides. The window of the reports begins at `since`; the one about `service` is part of the observation.
 ///
 /// # Errors
 /// One side does not answer.
-pub async fn look(cluster: &Cluster, observers: &mut Observers, zeroes: &Zeroes, since_ms: u64) -> Result<Look> {
-    let before = cluster.clients().counts().await?;
-    let plan = cluster.network().plan();
-    let service = &plan.service;
+pub async fn look(
+    cluster: &Cluster,
+    observers: &mut Observers,
+    zeroes: &Zeroes,
+    since: &Mark,
+    service: Option<&str>,
+) -> Result<Look> {
+    let before = cluster.books().await?;
     let pages = observers.agent_pages().await?;
-    let report = observers
-        .report(&service.namespace, &service.name, service.port, since_ms)
-        .await?;
+    let mut reports = BTreeMap::new();
+    for plan in cluster.services() {
+        let report = observers
+            .report(&plan.namespace, &plan.name, plan.port, since.ms)
+            .await?;
+        reports.insert(plan.name.clone(), report);
+    }
+    let sides = Sides {
+        cluster,
+        zeroes,
+        books: &before,
+        pages: &pages,
+        reports: &reports,
+    };
     let mut pods = Vec::new();
     for running in cluster.running() {
-        let view = &running.view;
-        let page = pages.get(&view.node);
-        let by_agent = |name: &str| page.map(|page| page.external(name, view.ip, service.target_port));
-        let row = report.endpoints.iter().find(|row| row.address.parse() == Ok(view.ip));
-        pods.push(PodCounts {
-            pod: view.name.clone(),
-            node: view.node.clone(),
-            address: view.ip,
-            opened: zeroes.opened_since(&view.node, &running.instance, &before),
-            agent_opened: by_agent("flowskew_agent_opened_total"),
-            aggregator_opened: row.map(|row| row.opened_total),
-            established: cluster.network().established(&running.instance).await?,
-            agent_established: by_agent("flowskew_agent_established"),
-            aggregator_established: row.map(|row| row.established),
-        });
+        pods.push(sides.pod(running).await?);
     }
-    let after = cluster.clients().counts().await?;
-    let none_opened = before.opened == after.opened && after.attempting == 0;
-    let none_closed = before.client_closed == after.client_closed && before.server_closed == after.server_closed;
+    let gone = cluster.ended().iter();
+    let gone = gone.flat_map(|running| sides.gone(running, since)).collect();
+    let after = cluster.books().await?;
+    let pairs = || {
+        before
+            .iter()
+            .zip(after.values())
+            .map(|((_, before), after)| (before, after))
+    };
+    let none_opened = pairs().all(|(before, after)| before.opened == after.opened && after.attempting == 0);
+    let none_closed = pairs().all(|(before, after)| {
+        before.client_closed == after.client_closed && before.server_closed == after.server_closed
+    });
     let losses = pages
         .iter()
         .map(|(node, page)| (node.clone(), page.not_zero("flowskew_agent_losses_total", "kind")));
-    let agent_losses = losses.filter(|(_, kinds)| !kinds.is_empty()).collect();
-    let killed = observers.killed().clone();
+    let mut failed = BTreeMap::new();
+    for (reason, count) in after.values().flat_map(|counts| &counts.failed) {
+        *failed.entry(reason.clone()).or_default() += count;
+    }
+    let service = service.unwrap_or(&cluster.main().name);
     let seen = Observation {
         pods,
-        report,
-        agent_losses,
-        failed: after.failed,
-        killed,
+        gone,
+        unserved: sides.unserved(since, &after),
+        report_losses: reports
+            .iter()
+            .map(|(name, report)| Ok((name.clone(), report::losses(report)?)))
+            .collect::<Result<_>>()?,
+        agent_losses: losses.filter(|(_, kinds)| !kinds.is_empty()).collect(),
+        losses_due: BTreeMap::new(),
+        failed,
+        killed: observers.killed().clone(),
+        report: reports
+            .remove(service)
+            .with_context(|| format!("there is no Service {service}"))?,
     };
     Ok(Look {
         seen,
@@ -95,13 +99,110 @@ pub async fn look(cluster: &Cluster, observers: &mut Observers, zeroes: &Zeroes,
     })
 }
 
-/// The wall clock, milliseconds since 1970: the aggregator runs by the same.
-///
-/// # Errors
-/// The clock is before 1970.
-pub fn now_ms() -> Result<u64> {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .context("the clock of this machine is before 1970")?;
-    u64::try_from(since.as_millis()).context("the clock of this machine is beyond all bounds")
+/// What each side says.
+struct Sides<'a> {
+    cluster: &'a Cluster,
+    zeroes: &'a Zeroes,
+    books: &'a Books,
+    pages: &'a BTreeMap<String, Page>,
+    reports: &'a BTreeMap<String, ServiceReport>,
+}
+
+impl Sides<'_> {
+    /// A pod that runs. `ss` knows the flows of TCP, but not by which of several Services they came.
+    async fn pod(&self, running: &Running) -> Result<PodCounts> {
+        let view = &running.view;
+        let mut services: Vec<ServiceCounts> = self
+            .cluster
+            .services()
+            .iter()
+            .map(|plan| ServiceCounts {
+                service: plan.name.clone(),
+                truth: self.zeroes.since(&plan.name, running, self.books),
+                aggregator: self
+                    .reports
+                    .get(&plan.name)
+                    .and_then(|report| report::ready(report, view)),
+            })
+            .collect();
+        let mut truth: Flows = services.iter().map(|service| service.truth).sum();
+        if self.cluster.main().protocol == Protocol::Tcp {
+            truth.established = self.cluster.network().established(&running.instance).await?;
+            if let [only] = services.as_mut_slice() {
+                only.truth.established = truth.established;
+            }
+        }
+        // The agent's metrics tell addresses and ports apart, not the pods that had them one after the other.
+        let before = self
+            .cluster
+            .ended()
+            .iter()
+            .filter(|ended| (&ended.view.node, ended.view.ip, ended.view.port) == (&view.node, view.ip, view.port));
+        let before = before.flat_map(|ended| {
+            let plans = self.cluster.services().iter();
+            plans.map(|plan| self.zeroes.of_ended(&plan.name, ended, self.books))
+        });
+        truth = before.chain([truth]).sum();
+        Ok(PodCounts {
+            pod: view.name.clone(),
+            node: view.node.clone(),
+            address: view.ip,
+            port: view.port,
+            truth,
+            agent: self.pages.get(&view.node).map(|page| page.flows(view.ip, view.port)),
+            services,
+        })
+    }
+
+    /// A pod that has ended, by Service. Without flows in the window, a report may be silent about it.
+    fn gone(&self, running: &Running, since: &Mark) -> Vec<GoneCounts> {
+        let view = &running.view;
+        let plans = self.cluster.services().iter();
+        let flows = plans.filter_map(|plan| {
+            let truth = self.zeroes.of_ended(&plan.name, running, self.books);
+            let aggregator = self
+                .reports
+                .get(&plan.name)
+                .and_then(|report| report::gone(report, view));
+            let due = truth.opened > 0 && since.books.is_none();
+            (due || aggregator.is_some()).then(|| ServiceCounts {
+                service: plan.name.clone(),
+                truth,
+                aggregator,
+            })
+        });
+        flows
+            .map(|flows| GoneCounts {
+                pod: view.name.clone(),
+                node: view.node.clone(),
+                address: view.ip,
+                flows,
+            })
+            .collect()
+    }
+
+    fn unserved(&self, since: &Mark, books: &Books) -> Vec<UnservedCounts> {
+        let allowed = self.cluster.kept_without_pods();
+        let reasons = [
+            (UnservedReason::Dropped, "timeout"),
+            (UnservedReason::Refused, "refused"),
+        ];
+        let counts = self.reports.iter().flat_map(|(service, report)| {
+            let allowed = &allowed;
+            reasons.into_iter().map(move |(reason, as_clients_say)| {
+                let now = books.get(service).and_then(|counts| counts.failed.get(as_clients_say));
+                UnservedCounts {
+                    service: service.clone(),
+                    reason: reason.code().to_owned(),
+                    truth: now
+                        .copied()
+                        .unwrap_or(0)
+                        .saturating_sub(since.failed(service, as_clients_say)),
+                    aggregator: report::unserved(report, reason),
+                    allowed: allowed.clone(),
+                }
+            })
+        });
+        counts.collect()
+    }
 }

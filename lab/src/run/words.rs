@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::net::StopPod;
-use crate::scenario::spec::{Close, Open, Step};
+use crate::scenario::open::Open;
+use crate::scenario::spec::{Close, Step};
 
 /// A sentence about the step that begins.
 pub fn step(step: &Step) -> String {
@@ -27,6 +28,19 @@ pub fn step(step: &Step) -> String {
             let pods: Vec<&str> = step.pods.iter().map(|pod| pod.value.as_str()).collect();
             format!("Restarting {}{}.", pods.join(", "), how(step.how))
         }
+        Step::Replace(step) => {
+            let pairs = step.pods.value.0.iter();
+            let pairs: Vec<String> = pairs.map(|(old, new)| format!("{old} by {}", new.value)).collect();
+            format!("Replacing {}, at the same address{}.", pairs.join(", "), how(step.how))
+        }
+        Step::KeepSending(nodes) if nodes.value.is_empty() => "The balancer sends to nodes with pods only.".to_owned(),
+        Step::KeepSending(nodes) => {
+            let nodes: Vec<&str> = nodes.value.iter().map(|node| node.value.as_str()).collect();
+            format!(
+                "From now on the balancer sends to {} even without pods.",
+                nodes.join(", ")
+            )
+        }
         Step::Scale(step) => format!("Giving {} {}.", step.node.value, plural(step.pods.get(), "pod", "pods")),
         Step::KillAgent(node) => format!("Killing the agent of {} (SIGKILL).", node.value),
         Step::StartAgent(node) => format!("Starting the agent of {} again.", node.value),
@@ -44,13 +58,26 @@ pub fn opened(opened: u64, failed: u64, took: Duration) -> String {
     } else {
         format!(", {failed} FAILED")
     };
-    format!("{opened} open{failed}, in {:.1} s", took.as_secs_f64())
+    let seconds = took.as_secs_f64();
+    // Of a moment there is no rate to speak of.
+    let rate = if seconds < 5.0 {
+        String::new()
+    } else {
+        format!(", {:.0} a second", opened as f64 / seconds)
+    };
+    format!("{opened} open{failed}, in {seconds:.1} s{rate}")
 }
 
 fn open(open: &Open) -> String {
-    let flows = plural(open.flows.get(), "flow", "flows");
+    let flows = match &open.time {
+        Some(time) => format!("flows for {}", time.value),
+        None => plural(open.number(), "flow", "flows"),
+    };
     let clients = plural(open.clients.get(), "client address", "client addresses");
     let mut sentence = format!("Opening {flows} from {clients}");
+    if let Some(to) = &open.to {
+        sentence += &format!(" to {}", to.value);
+    }
     if let Some(nat) = open.nat {
         let shared = plural(nat.addresses.get(), "shared address", "shared addresses");
         sentence += &format!(", {} % of them from {shared}", nat.percent.get());
@@ -60,6 +87,10 @@ fn open(open: &Open) -> String {
     }
     if let Some(lifetime) = open.lifetime {
         sentence += &format!("; each ends after {lifetime}");
+    }
+    if let Some(kills) = &open.kill_agents {
+        let times = plural(kills.value.times.get(), "time", "times");
+        sentence += &format!("; agents are killed {times} meanwhile");
     }
     sentence + "."
 }
@@ -82,6 +113,7 @@ fn how(how: StopPod) -> &'static str {
     match how {
         StopPod::Terminate => "",
         StopPod::Kill => " with SIGKILL",
+        StopPod::Vanish => "; the old ones vanish without a word",
     }
 }
 

@@ -1,13 +1,15 @@
 //! What the values of a scenario file must be to each other. A [`Spec`] enters, is played through without a network, and
 //! a [`Scenario`] leaves, or all problems with their places.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_saphyr::{Location, Spanned};
 
 use super::lists::Nodes;
-use super::spec::{Affinity, MAX_NODES, MAX_PODS, MAX_STEPS, Spec, Step};
-use super::{PodSet, Scenario};
+use super::service::Affinity;
+use super::spec::{MAX_NODES, MAX_PODS, MAX_STEPS, Spec, Step};
+use super::{PodSet, Process, Scenario};
+use crate::net::Protocol;
 
 type Problem = (Location, String);
 
@@ -17,7 +19,11 @@ pub(super) fn scenario(spec: Spec) -> Result<Scenario, Vec<Problem>> {
     player.names(&spec);
     player.nodes = player.resolve_nodes(&spec);
     player.pods = player.resolve_pods(&spec);
-    player.service(&spec);
+    player.services(&spec);
+    player.host_network(&spec);
+    player.processes(&spec);
+    player.host_ports_differ(spec.placement.referenced);
+    player.bounded = spec.agents.max_flows.is_some();
     player.agents = player.nodes.iter().cloned().collect();
     if spec.steps.value.len() > MAX_STEPS {
         player.problem(spec.steps.referenced, format!("steps: at most {MAX_STEPS}"));
@@ -40,7 +46,12 @@ pub(super) fn scenario(spec: Spec) -> Result<Scenario, Vec<Problem>> {
         nodes: player.nodes,
         pods,
         service: spec.service,
+        other_services: spec.other_services,
+        host_network: player.host_network,
+        processes: player.processes,
+        agents: spec.agents,
         balancer: spec.balancer,
+        delivery: spec.delivery,
         steps,
     })
 }
@@ -50,6 +61,14 @@ pub(super) fn scenario(spec: Spec) -> Result<Scenario, Vec<Problem>> {
 pub(super) struct Player {
     pub(super) nodes: Vec<String>,
     pub(super) pods: PodSet,
+    /// Names of all Services.
+    pub(super) services: BTreeSet<String>,
+    pub(super) protocol: Protocol,
+    /// The ports of pods in the network of their node.
+    pub(super) host_network: BTreeMap<String, u16>,
+    pub(super) processes: BTreeMap<String, Process>,
+    /// The agents' number of flows is given.
+    pub(super) bounded: bool,
     /// Nodes whose agent runs.
     pub(super) agents: BTreeSet<String>,
     pub(super) marks: BTreeSet<String>,
@@ -160,7 +179,15 @@ impl Player {
         }
     }
 
-    fn service(&mut self, spec: &Spec) {
+    fn services(&mut self, spec: &Spec) {
+        self.protocol = spec.service.protocol;
+        self.services.insert(spec.service.name.value.clone());
+        for Spanned { value, referenced, .. } in spec.other_services.iter().map(|other| &other.name) {
+            self.name("other_services.name", *referenced, value);
+            if !self.services.insert(value.clone()) {
+                self.problem(*referenced, format!("other_services: '{value}' is there twice"));
+            }
+        }
         if let Some(timeout) = &spec.service.affinity_timeout_seconds
             && spec.service.affinity == Affinity::None
         {
@@ -168,6 +195,51 @@ impl Player {
                 timeout.referenced,
                 "service.affinity_timeout_seconds: needs `affinity: ClientIP`",
             );
+        }
+    }
+
+    fn host_network(&mut self, spec: &Spec) {
+        for (pod, port) in &spec.host_network.0 {
+            let pod = Spanned::new(pod.clone(), port.referenced, port.defined);
+            if self.pod("host_network", &pod) {
+                self.host_network.insert(pod.value, port_number(port.value.get()));
+            }
+        }
+    }
+
+    fn processes(&mut self, spec: &Spec) {
+        for (name, process) in &spec.processes.0 {
+            let (at, node) = (process.referenced, &process.value.node);
+            self.name("processes", at, name);
+            self.node("processes.node", node.referenced, &node.value);
+            if self.services.contains(name) || self.pods.node_of(name).is_some() {
+                self.problem(at, format!("processes: '{name}' is taken"));
+            }
+            let process = Process {
+                node: node.value.clone(),
+                port: port_number(process.value.port.get()),
+            };
+            self.processes.insert(name.clone(), process);
+        }
+    }
+
+    /// What shares the address of a node differs in its port.
+    pub(super) fn host_ports_differ(&mut self, at: Location) {
+        let pods = self.host_network.iter().filter_map(|(pod, port)| {
+            let node = self.pods.node_of(pod)?;
+            Some((node.to_owned(), *port))
+        });
+        let processes = self
+            .processes
+            .values()
+            .map(|process| (process.node.clone(), process.port));
+        let mut taken = BTreeSet::new();
+        let twice: Vec<_> = pods
+            .chain(processes)
+            .filter(|place| !taken.insert(place.clone()))
+            .collect();
+        for (node, port) in twice {
+            self.problem(at, format!("host_network: port {port} of node '{node}' is taken twice"));
         }
     }
 
@@ -200,6 +272,11 @@ impl Player {
         }
         known
     }
+}
+
+/// The bound of a port in a file is that of a port.
+fn port_number(port: u64) -> u16 {
+    u16::try_from(port).unwrap_or(u16::MAX)
 }
 
 pub(super) fn one_of<'a>(names: impl Iterator<Item = &'a String>) -> String {

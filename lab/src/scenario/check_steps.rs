@@ -3,39 +3,21 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use serde_saphyr::Spanned;
+use serde_saphyr::{Location, Spanned};
 
 use super::check::{Player, one_of};
 use super::expect::{Check, START, Shares};
 use super::lists::Moves;
-use super::spec::{MAX_FLOWS_IN_ALL, MAX_FLOWS_PER_CLIENT, MAX_WAIT_SECONDS, Step};
+use super::losses::{LossBound, LossKind, LossRule};
+use super::spec::{MAX_WAIT_SECONDS, Step};
+use crate::net::StopPod;
 
 impl Player {
     pub(super) fn step(&mut self, step: &Spanned<Step>) {
         let at = step.referenced;
         let word = step.value.word();
         match &step.value {
-            Step::Open(open) => {
-                self.groups.insert(open.group.clone());
-                self.flows += open.flows.get();
-                if self.flows > MAX_FLOWS_IN_ALL {
-                    self.problem(at, format!("open.flows: all together are more than {MAX_FLOWS_IN_ALL}"));
-                }
-                let busiest = open.flows.get().div_ceil(open.clients.get());
-                let shared = open.nat.map_or(0, |nat| {
-                    (open.flows.get() * nat.percent.get() / 100).div_ceil(nat.addresses.get())
-                });
-                if busiest.max(shared) > MAX_FLOWS_PER_CLIENT {
-                    let message =
-                        format!("open: one address can hold {MAX_FLOWS_PER_CLIENT} flows; use more addresses");
-                    self.problem(at, message);
-                }
-                if let Some(reconnect) = &open.reconnect
-                    && reconnect.value.min > reconnect.value.max
-                {
-                    self.problem(reconnect.referenced, "open.reconnect: min must not be longer than max");
-                }
-            }
+            Step::Open(open) => self.open(at, open),
             Step::Close(close) => {
                 if let Some(pod) = &close.pod {
                     self.pod("close.pod", pod);
@@ -58,12 +40,23 @@ impl Player {
                     self.problem(mark.referenced, format!("mark: '{}' is taken", mark.value));
                 }
             }
-            Step::Move(pods) => self.moves(&pods.pods),
+            Step::Move(pods) => {
+                let names = pods.pods.value.0.iter().map(|(pod, _)| pod);
+                self.can_end(word, at, pods.how, names);
+                self.moves(&pods.pods);
+            }
             Step::Restart(restart) => {
                 if restart.pods.is_empty() {
                     self.problem(at, "restart.pods: at least one pod is needed");
                 }
+                self.can_end(word, at, restart.how, restart.pods.iter().map(|pod| &pod.value));
                 self.each_pod_once("restart.pods", &restart.pods);
+            }
+            Step::Replace(replace) => self.replace(&replace.pods),
+            Step::KeepSending(nodes) => {
+                for node in &nodes.value {
+                    self.node(word, node.referenced, &node.value);
+                }
             }
             Step::Scale(scale) => {
                 if self.node("scale.node", scale.node.referenced, &scale.node.value) {
@@ -93,9 +86,21 @@ impl Player {
                     );
                 }
             }
-            Step::Check(check) => self.check(check),
+            Step::Check(check) => self.check(at, check),
             Step::Show(show) => self.since("show.since", show.since.as_ref()),
             Step::Settle | Step::Say(_) => {}
+        }
+    }
+
+    /// The link of a node is not cut.
+    fn can_end<'a>(&mut self, word: &str, at: Location, how: StopPod, pods: impl Iterator<Item = &'a String>) {
+        for pod in pods {
+            if how == StopPod::Vanish && self.host_network.contains_key(pod) {
+                self.problem(
+                    at,
+                    format!("{word}: '{pod}' has the network of its node and cannot vanish"),
+                );
+            }
         }
     }
 
@@ -112,10 +117,44 @@ impl Player {
                 self.pods.relocate(&pod.value, &node.value);
             }
         }
+        self.host_ports_differ(moves.referenced);
     }
 
-    fn check(&mut self, check: &Check) {
+    fn replace(&mut self, pods: &Spanned<Moves>) {
+        if pods.value.0.is_empty() {
+            self.problem(pods.referenced, "replace.pods: at least one pod is needed");
+        }
+        for (old, new) in &pods.value.0 {
+            let old = Spanned::new(old.clone(), new.referenced, new.defined);
+            self.name("replace.pods", new.referenced, &new.value);
+            if self.pods.node_of(&new.value).is_some() || self.processes.contains_key(&new.value) {
+                self.problem(new.referenced, format!("replace.pods: '{}' is taken", new.value));
+            } else if self.host_network.contains_key(&old.value) {
+                let message = format!("replace.pods: '{}' has no address of its own to leave", old.value);
+                self.problem(new.referenced, message);
+            } else if self.pod("replace.pods", &old) {
+                self.pods.rename(&old.value, &new.value);
+            }
+        }
+    }
+
+    fn check(&mut self, at: Location, check: &Check) {
         self.since("check.since", check.since.as_ref());
+        if let Some(service) = &check.service
+            && !self.services.contains(&service.value)
+        {
+            let services = one_of(self.services.iter());
+            self.problem(
+                service.referenced,
+                format!("check.service: there is no Service '{}'; {services}", service.value),
+            );
+        }
+        if let LossRule::These(losses) = &check.losses
+            && losses.0.get(&LossKind::FlowsFull) == Some(&LossBound::Exact)
+            && !self.bounded
+        {
+            self.problem(at, "check.losses: `flows_full: exact` needs `agents.max_flows`");
+        }
         for shares in &check.shares {
             self.shares(shares);
         }

@@ -5,10 +5,11 @@ use flowskew_aggregator::report::{BalancerModel, FindingCode};
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
+use super::losses::LossRule;
 use super::value::{Amount, Bound};
 
-/// Expectations at one point of the timeline. Without a key, only the exact rules hold: `opened`,
-/// `established`, `losses`, `failures`.
+/// Expectations at one point of the timeline. Without a key, only the exact rules hold: `opened`, `closed`,
+/// `established`, `gone`, `unserved`, `losses`, `failures`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Check {
@@ -16,12 +17,20 @@ pub struct Check {
     pub name: String,
     /// New flows are those since this mark; since the start without it.
     pub since: Option<Spanned<String>>,
+    /// The Service whose report is looked at; the main one without it. Counts are compared for all.
+    pub service: Option<Spanned<String>>,
     /// Opened flows of each pod, as agents and aggregator count them, equal the clients' own count.
     pub opened: Exactness,
+    /// Closed flows of each pod likewise.
+    pub closed: Exactness,
     /// Established flows of each pod equal those that `ss` shows in the pod.
     pub established: Exactness,
-    /// No agent and no report has lost anything.
-    pub losses: ZeroRule,
+    /// Flows of pods that are gone are shown as such, and as many as clients count.
+    pub gone: Exactness,
+    /// Attempts that the report says reached no pod equal those that clients say have failed.
+    pub unserved: Exactness,
+    /// What agents and reports have lost.
+    pub losses: LossRule,
     /// Each flow that clients tried to open has opened.
     pub failures: ZeroRule,
     /// Largest share over the ideal share.

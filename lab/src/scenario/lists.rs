@@ -7,6 +7,8 @@ use serde::de::{Error, MapAccess, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_saphyr::Spanned;
 
+use super::service::{NodeProcess, Port};
+
 /// A number of nodes, called node-1, node-2 and so on, or their names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Nodes {
@@ -50,9 +52,17 @@ impl<'de> Deserialize<'de> for Nodes {
 #[derive(Debug, Clone)]
 pub struct Placement(pub Vec<(String, Spanned<Pods>)>);
 
-/// Pod and node, in the order of the file.
+/// Pod and node, or pod and pod, in the order of the file.
 #[derive(Debug, Clone)]
 pub struct Moves(pub Vec<(String, Spanned<String>)>);
+
+/// Pod and port, in the order of the file.
+#[derive(Debug, Clone, Default)]
+pub struct HostPorts(pub Vec<(String, Spanned<Port>)>);
+
+/// Process of a node, by name, in the order of the file.
+#[derive(Debug, Clone, Default)]
+pub struct Processes(pub Vec<(String, Spanned<NodeProcess>)>);
 
 impl<'de> Deserialize<'de> for Placement {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -62,7 +72,19 @@ impl<'de> Deserialize<'de> for Placement {
 
 impl<'de> Deserialize<'de> for Moves {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        pairs(deserializer, "a map from pod to node").map(Self)
+        pairs(deserializer, "a map from pod to its new place").map(Self)
+    }
+}
+
+impl<'de> Deserialize<'de> for HostPorts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        pairs(deserializer, "a map from pod to port").map(Self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Processes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        pairs(deserializer, "a map from name to node and port").map(Self)
     }
 }
 

@@ -1,22 +1,31 @@
 //! Scenario files. A YAML file enters; a checked [`Scenario`] leaves, or an error that names file, line, what is wrong and
 //! what is allowed.
 
+pub mod agents;
 mod check;
+mod check_open;
 mod check_steps;
 pub mod expect;
 pub mod lists;
+pub mod losses;
+pub mod open;
 mod placement;
+pub mod service;
 pub mod spec;
 pub mod value;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
 use serde_saphyr::{Location, MessageFormatter, UserMessageFormatter};
 
+use agents::Agents;
 pub use expect::Check;
 pub use placement::{Placed, PodSet, Scaling};
-use spec::{AddressFamily, Service, Step};
+use service::{OtherService, Service};
+use spec::{AddressFamily, Step};
+use value::Span;
 
 /// A scenario that is right in itself: what it names exists at the time when it is named.
 #[derive(Debug, Clone)]
@@ -33,10 +42,29 @@ pub struct Scenario {
     pub pods: PodSet,
     /// The Service.
     pub service: Service,
+    /// More Services with the same pods.
+    pub other_services: Vec<OtherService>,
+    /// Pods that have their node's network namespace and address, and the port of each there.
+    pub host_network: BTreeMap<String, u16>,
+    /// Servers on nodes that are no pods, by name.
+    pub processes: BTreeMap<String, Process>,
+    /// How the agents run.
+    pub agents: Agents,
     /// How the external balancer picks a node.
     pub balancer: crate::net::Balancer,
+    /// What nodes see of the balancer.
+    pub delivery: crate::net::Delivery,
     /// What happens, in order. The last is a check.
     pub steps: Vec<Step>,
+}
+
+/// A server on a node that is no pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Process {
+    /// Its node.
+    pub node: String,
+    /// Where it listens.
+    pub port: u16,
 }
 
 /// Why a scenario file cannot be used.
@@ -98,6 +126,20 @@ impl Scenario {
             source,
         })?;
         Self::parse(&name, &yaml)
+    }
+
+    /// Makes each `open` that has a time last so long. False if there is none.
+    pub fn last(&mut self, time: Span) -> bool {
+        let mut any = false;
+        for step in &mut self.steps {
+            if let Step::Open(open) = step
+                && let Some(given) = &mut open.time
+            {
+                given.value = time;
+                any = true;
+            }
+        }
+        any
     }
 
     /// Reads and checks YAML text; `file` is only for messages.

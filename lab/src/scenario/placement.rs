@@ -85,6 +85,13 @@ impl PodSet {
         }
     }
 
+    /// Another pod takes the place of one. No effect if there is no such pod.
+    pub fn rename(&mut self, pod: &str, name: &str) {
+        if let Some(placed) = self.pods.iter_mut().find(|placed| placed.pod == pod) {
+            placed.pod = name.to_owned();
+        }
+    }
+
     /// Gives a node `pods` pods: new ones get the next free names, those that came last go.
     pub fn scale(&mut self, node: &str, pods: usize) -> Scaling {
         let present: Vec<String> = self.on(node).map(str::to_owned).collect();
@@ -122,6 +129,8 @@ mod tests {
         );
         pods.relocate("web-2", "c");
         assert_eq!(pods.node_of("web-2"), Some("c"));
+        pods.rename("web-2", "other");
+        assert_eq!((pods.node_of("web-2"), pods.node_of("other")), (None, Some("c")));
         assert_eq!(pods.on("a").collect::<Vec<_>>(), ["web-1"]);
     }
 }

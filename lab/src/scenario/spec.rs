@@ -4,28 +4,19 @@
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
+use super::agents::Agents;
 use super::expect::Check;
-use super::lists::{Moves, Nodes, Placement};
+use super::lists::{HostPorts, Moves, Nodes, Placement, Processes};
+use super::open::{MAX_FLOWS_IN_ALL, Open};
+use super::service::{OtherService, Service};
 use super::value::{Int, Span};
 use crate::clients::CloseHow;
-use crate::net::{Balancer, Family, StopPod};
+use crate::net::{Balancer, Delivery, Family, StopPod};
 
 /// Most nodes of a scenario.
 pub const MAX_NODES: u64 = 32;
 /// Most pods at one time.
 pub const MAX_PODS: u64 = 64;
-/// Most flows that one `open` can ask for.
-pub const MAX_FLOWS: u64 = 100_000;
-/// Most flows that all `open` of one scenario can ask for.
-pub const MAX_FLOWS_IN_ALL: u64 = 250_000;
-/// Most flows of one address in one `open`: it has little more ports than that.
-pub const MAX_FLOWS_PER_CLIENT: u64 = 20_000;
-/// Most flows a second.
-pub const MAX_RATE: u64 = 20_000;
-/// Most client addresses of one `open`.
-pub const MAX_CLIENTS: u64 = 60_000;
-/// Most shared addresses of one `open`.
-pub const MAX_NAT_ADDRESSES: u64 = 1_000;
 /// Most steps.
 pub const MAX_STEPS: usize = 200;
 /// Longest time of one `wait`.
@@ -50,9 +41,24 @@ pub struct Spec {
     /// The Service.
     #[serde(default)]
     pub service: Service,
+    /// More Services with the same pods.
+    #[serde(default)]
+    pub other_services: Vec<OtherService>,
+    /// Pods in the network namespace of their node, and the port where each listens.
+    #[serde(default)]
+    pub host_network: HostPorts,
+    /// Servers that are no pods.
+    #[serde(default)]
+    pub processes: Processes,
+    /// How the agents run.
+    #[serde(default)]
+    pub agents: Agents,
     /// How the external balancer picks a node.
     #[serde(default = "equal")]
     pub balancer: Balancer,
+    /// What nodes see of the balancer.
+    #[serde(default)]
+    pub delivery: Delivery,
     /// What happens, in order.
     pub steps: Spanned<Vec<Spanned<Step>>>,
 }
@@ -81,70 +87,12 @@ impl From<AddressFamily> for Family {
     }
 }
 
-/// The Service. Its type is LoadBalancer and its externalTrafficPolicy Local.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Service {
-    /// Namespace.
-    pub namespace: Spanned<String>,
-    /// Name; pods without a name of their own are called after it.
-    pub name: Spanned<String>,
-    /// Port; the pods listen on the same.
-    pub port: Int<1, 65_535>,
-    /// sessionAffinity.
-    pub affinity: Affinity,
-    /// sessionAffinity's timeoutSeconds.
-    pub affinity_timeout_seconds: Option<Spanned<Int<1, 86_400>>>,
-}
-
-impl Default for Service {
-    fn default() -> Self {
-        Self {
-            namespace: unlocated("default"),
-            name: unlocated("gateway"),
-            port: Int::new(8883),
-            affinity: Affinity::None,
-            affinity_timeout_seconds: None,
-        }
-    }
-}
-
-fn unlocated(text: &str) -> Spanned<String> {
-    Spanned::new(
-        text.to_owned(),
-        serde_saphyr::Location::UNKNOWN,
-        serde_saphyr::Location::UNKNOWN,
-    )
-}
-
-impl Service {
-    /// timeoutSeconds of the affinity, or none without affinity. Kubernetes' own default is three hours.
-    pub fn affinity_timeout(&self) -> Option<u32> {
-        const DEFAULT: u64 = 10_800;
-        let seconds = self
-            .affinity_timeout_seconds
-            .as_ref()
-            .map_or(DEFAULT, |seconds| seconds.value.get());
-        (self.affinity == Affinity::ClientIp).then(|| u32::try_from(seconds).unwrap_or(u32::MAX))
-    }
-}
-
-/// sessionAffinity, as Kubernetes spells it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-pub enum Affinity {
-    /// Each connection picks a pod anew.
-    None,
-    /// A client address keeps its pod on a node.
-    #[serde(rename = "ClientIP")]
-    ClientIp,
-}
-
 /// One step of the timeline: a map with one key, or a bare word.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
     /// Clients open flows.
-    Open(Open),
+    Open(Box<Open>),
     /// Clients close flows.
     Close(Close),
     /// Nothing happens for this long.
@@ -157,8 +105,12 @@ pub enum Step {
     Move(Move),
     /// Pods end, and start again on the same node.
     Restart(Restart),
+    /// A pod goes, and another one gets its address.
+    Replace(Replace),
     /// A node gets this many pods.
     Scale(Scale),
+    /// The balancer goes on sending to these nodes, though they have no ready pod.
+    KeepSending(Spanned<Vec<Spanned<String>>>),
     /// The agent of a node dies at once (SIGKILL).
     KillAgent(Spanned<String>),
     /// The agent of a node starts again.
@@ -182,7 +134,9 @@ impl Step {
             Self::Mark(_) => "mark",
             Self::Move(_) => "move",
             Self::Restart(_) => "restart",
+            Self::Replace(_) => "replace",
             Self::Scale(_) => "scale",
+            Self::KeepSending(_) => "keep_sending",
             Self::KillAgent(_) => "kill_agent",
             Self::StartAgent(_) => "start_agent",
             Self::Check(_) => "check",
@@ -190,73 +144,6 @@ impl Step {
             Self::Show(_) => "show",
         }
     }
-}
-
-/// Open flows, and go on when each is open or has failed.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Open {
-    /// How many.
-    pub flows: Int<1, MAX_FLOWS>,
-    /// How many a second; as fast as they go without it.
-    pub rate: Option<Int<1, MAX_RATE>>,
-    /// From how many client addresses.
-    #[serde(default = "clients")]
-    pub clients: Int<1, MAX_CLIENTS>,
-    /// A part of the flows comes from a few shared addresses instead.
-    pub nat: Option<Nat>,
-    /// A label for a later `close`.
-    #[serde(default = "group")]
-    pub group: String,
-    /// Flows end after this time; without it they stay.
-    pub lifetime: Option<Span>,
-    /// How lifetimes spread around `lifetime`.
-    #[serde(default)]
-    pub lifetime_spread: LifetimeSpread,
-    /// How clients end flows.
-    #[serde(default)]
-    pub ends: CloseHow,
-    /// Clients whose flow was closed by the server open another one.
-    pub reconnect: Option<Spanned<Reconnect>>,
-}
-
-fn clients() -> Int<1, MAX_CLIENTS> {
-    Int::new(1_000)
-}
-
-fn group() -> String {
-    "clients".to_owned()
-}
-
-/// Many clients behind few addresses.
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Nat {
-    /// Shared addresses.
-    pub addresses: Int<1, MAX_NAT_ADDRESSES>,
-    /// Part of the flows that comes from them, in percent.
-    pub percent: Int<1, 100>,
-}
-
-/// How lifetimes spread.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum LifetimeSpread {
-    /// Each flow lives equally long.
-    #[default]
-    Fixed,
-    /// Lifetimes are exponential with that mean.
-    Exponential,
-}
-
-/// A client waits a random time between the two, then opens another flow.
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Reconnect {
-    /// Shortest wait.
-    pub min: Span,
-    /// Longest wait.
-    pub max: Span,
 }
 
 /// Close flows from the client side. Without a key: all.
@@ -293,6 +180,21 @@ pub struct Restart {
     /// How they end.
     #[serde(default = "terminate")]
     pub how: StopPod,
+}
+
+/// Replace pods by others at their addresses.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Replace {
+    /// Pod that goes, and the name of the one that comes.
+    pub pods: Spanned<Moves>,
+    /// How the pods end.
+    #[serde(default = "vanish")]
+    pub how: StopPod,
+}
+
+fn vanish() -> StopPod {
+    StopPod::Vanish
 }
 
 fn terminate() -> StopPod {

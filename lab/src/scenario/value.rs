@@ -81,6 +81,11 @@ pub struct Span(Duration);
 pub const MAX_SPAN: Duration = Duration::from_secs(3600);
 
 impl Span {
+    /// So many minutes, at most an hour.
+    pub fn minutes(minutes: u64) -> Self {
+        Self(Duration::from_secs(minutes * 60).min(MAX_SPAN))
+    }
+
     /// The duration.
     pub fn get(self) -> Duration {
         self.0

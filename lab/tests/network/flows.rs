@@ -15,9 +15,7 @@ use crate::support::*;
 
 #[tokio::test]
 async fn network_moves_a_pod_without_losing_count() {
-    if !root() {
-        return;
-    }
+    let Some(_turn) = turn() else { return };
     for (mode, how) in MODES.into_iter().zip([StopPod::Terminate, StopPod::Kill]) {
         let family = Family::V4;
         let (mut network, clients) = start(plan(mode, family)).await;
@@ -68,9 +66,7 @@ async fn network_moves_a_pod_without_losing_count() {
 
 #[tokio::test]
 async fn network_clients_close_what_they_are_told() {
-    if !root() {
-        return;
-    }
+    let Some(_turn) = turn() else { return };
     let family = Family::V6;
     let (mut network, clients) = start(plan(ProxyMode::Nftables, family)).await;
     let lifetime = Lifetime::Exponential { mean_ms: 30.0 };
@@ -126,9 +122,7 @@ async fn network_clients_close_what_they_are_told() {
 
 #[tokio::test]
 async fn network_without_endpoints_tells_clients_so() {
-    if !root() {
-        return;
-    }
+    let Some(_turn) = turn() else { return };
     for family in FAMILIES {
         let (mut network, clients) = start(plan(ProxyMode::Iptables, family)).await;
         network.set_endpoints(&[]).await.unwrap();

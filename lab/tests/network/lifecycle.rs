@@ -13,9 +13,7 @@ use crate::support::*;
 
 #[tokio::test]
 async fn network_leaves_nothing_behind() {
-    if !root() {
-        return;
-    }
+    let Some(_turn) = turn() else { return };
     let (mut network, clients) = start(plan(ProxyMode::Iptables, Family::V4)).await;
     open(&clients, request(Family::V4, 500, 10)).await;
     let id = network.id().to_owned();
@@ -32,9 +30,7 @@ async fn network_leaves_nothing_behind() {
 
 #[tokio::test]
 async fn network_errors_name_the_thing() {
-    if !root() {
-        return;
-    }
+    let Some(_turn) = turn() else { return };
     let mut network = Network::create(plan(ProxyMode::Nftables, Family::V4)).await.unwrap();
     let says = |error: anyhow::Error, words: &str| assert!(format!("{error:#}").contains(words), "{error:#}");
     says(
@@ -70,9 +66,7 @@ async fn victim() {
 
 #[tokio::test]
 async fn network_of_a_killed_run_is_cleaned_and_live_ones_are_not() {
-    if !root() {
-        return;
-    }
+    let Some(_turn) = turn() else { return };
     let mut live = Network::create(plan(ProxyMode::Nftables, Family::V4)).await.unwrap();
     let mut victim = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "lifecycle::victim", "--ignored", "--nocapture"])

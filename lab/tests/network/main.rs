@@ -2,7 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
+mod doors;
 mod flows;
 mod lifecycle;
+mod pods;
+mod services;
 mod shares;
 mod support;
+mod udp;

@@ -17,9 +17,7 @@ use crate::support::*;
 
 #[tokio::test]
 async fn network_shares_follow_both_tiers_and_sources_are_kept() {
-    if !root() {
-        return;
-    }
+    let Some(_turn) = turn() else { return };
     for (mode, family) in MODES.into_iter().flat_map(|mode| FAMILIES.map(|family| (mode, family))) {
         let (mut network, clients) = start(plan(mode, family)).await;
         let opened = open(&clients, request(family, 3000, 1000)).await;
@@ -50,9 +48,7 @@ async fn network_shares_follow_both_tiers_and_sources_are_kept() {
 
 #[tokio::test]
 async fn network_balancers_pick_nodes_their_own_way() {
-    if !root() {
-        return;
-    }
+    let Some(_turn) = turn() else { return };
     let family = Family::V4;
     for balancer in [Balancer::Weighted, Balancer::SingleLeader, Balancer::SourceHash] {
         let (mut network, clients) = start(NetworkPlan {
@@ -87,12 +83,10 @@ async fn network_balancers_pick_nodes_their_own_way() {
 
 #[tokio::test]
 async fn network_affinity_pins_a_source_on_each_node_until_it_times_out() {
-    if !root() {
-        return;
-    }
+    let Some(_turn) = turn() else { return };
     for (mode, family) in MODES.into_iter().zip(FAMILIES) {
         let mut plan = plan(mode, family);
-        plan.service.affinity_timeout_seconds = Some(3);
+        plan.services[0].affinity_timeout_seconds = Some(3);
         let (mut network, clients) = start(plan).await;
         let flows = || OpenFlows {
             lifetime: Lifetime::Fixed { ms: 0 },
@@ -130,12 +124,10 @@ async fn network_affinity_pins_a_source_on_each_node_until_it_times_out() {
 
 #[tokio::test]
 async fn network_under_cluster_policy_hides_sources_and_uses_every_node() {
-    if !root() {
-        return;
-    }
+    let Some(_turn) = turn() else { return };
     for (mode, family) in MODES.into_iter().zip(FAMILIES) {
         let mut plan = plan(mode, family);
-        plan.service.policy = TrafficPolicy::Cluster;
+        plan.services[0].policy = TrafficPolicy::Cluster;
         let (mut network, clients) = start(plan).await;
         let opened = open(&clients, request(family, 1500, 100)).await;
         ["a", "b", "c"]

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
+    fs::{self, File},
     path::{Path, PathBuf},
     process::Command,
     time::{Duration, Instant},
@@ -10,19 +10,26 @@ use std::{
 
 use flowskew_lab::{
     clients::{Clients, Counts, OpenFlows},
-    net::{Balancer, Family, Network, NetworkPlan, ProxyMode, ServicePlan},
+    net::{Balancer, Delivery, Endpoint, Family, Network, NetworkPlan, ProxyMode, ServicePlan},
 };
 use tokio::time::sleep;
 
 pub const MODES: [ProxyMode; 2] = [ProxyMode::Iptables, ProxyMode::Nftables];
 pub const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
 
-pub fn root() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
+/// Held while a test has networks: no lab runs meanwhile, whose agents would count the flows of both. `None` without root:
+/// then the test ends.
+pub fn turn() -> Option<File> {
+    const FOLDER: &str = "/run/flowskew-lab";
+    if !rustix::process::geteuid().is_root() {
         println!("skipped: network namespaces need root");
+        return None;
     }
-    root
+    fs::create_dir_all(FOLDER).unwrap();
+    let turn = File::create(Path::new(FOLDER).join("turn")).unwrap();
+    // Tests do not disturb each other; a lab locks it alone.
+    turn.lock_shared().unwrap();
+    Some(turn)
 }
 
 pub fn plan(mode: ProxyMode, family: Family) -> NetworkPlan {
@@ -32,7 +39,8 @@ pub fn plan(mode: ProxyMode, family: Family) -> NetworkPlan {
         mode,
         balancer: Balancer::Equal,
         nodes: names(&["node-0", "node-1", "node-2"]),
-        service: ServicePlan::example(family),
+        delivery: Delivery::NodePort,
+        services: vec![ServicePlan::example(family)],
     }
 }
 
@@ -49,6 +57,43 @@ pub async fn start(plan: NetworkPlan) -> (Network, Clients) {
 
 pub fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(ToString::to_string).collect()
+}
+
+/// The example Service and others, each with its own addresses and node port, all with the same target port.
+pub fn services(family: Family, names: &[&str]) -> Vec<ServicePlan> {
+    let service = |(index, name): (usize, &&str)| {
+        let (cluster_ip, load_balancer_ip) = family.service_addresses(index);
+        ServicePlan {
+            name: (*name).to_owned(),
+            node_port: 30_883 + index as u16,
+            cluster_ip,
+            load_balancer_ip,
+            ..ServicePlan::example(family)
+        }
+    };
+    names.iter().enumerate().map(service).collect()
+}
+
+/// Endpoints from pods and ports.
+pub fn at(endpoints: &[(&str, u16)]) -> Vec<Endpoint> {
+    let endpoint = |&(pod, port): &(&str, u16)| Endpoint {
+        pod: pod.to_owned(),
+        port,
+    };
+    endpoints.iter().map(endpoint).collect()
+}
+
+/// Waits until the counts are as they should be.
+pub async fn until(clients: &Clients, holds: impl Fn(&Counts) -> bool) -> Counts {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let counts = clients.counts().await.unwrap();
+        if holds(&counts) {
+            return counts;
+        }
+        assert!(Instant::now() < deadline, "{counts:?}");
+        sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// A request from this many sources in turn.
@@ -112,9 +157,7 @@ pub fn cgroup_of_run(id: &str) -> PathBuf {
         .lines()
         .find(|line| line.split(' ').nth(2) == Some("cgroup2"))
         .unwrap();
-    Path::new(mount.split(' ').nth(1).unwrap())
-        .join("flowskew-lab")
-        .join(id)
+    Path::new(mount.split(' ').nth(1).unwrap()).join(format!("flowskew-lab-{id}"))
 }
 
 /// Everything on the machine that carries the id.

@@ -5,8 +5,8 @@
 
 use std::{collections::BTreeSet, net::SocketAddr};
 
-use super::{MASQUERADE_MARK as MARK, NodeView, Rules, names};
-use crate::net::plan::TrafficPolicy;
+use super::{MASQUERADE_MARK as MARK, NodeView, Rules, ServiceView, names};
+use crate::net::{addresses::Family, service::TrafficPolicy};
 
 /// Jumps from the kernel's chains. Written once: a second time would append them again.
 pub fn setup() -> String {
@@ -48,7 +48,10 @@ COMMIT
 
 /// See [`super::sync`]. A chain that is declared is emptied first.
 pub fn sync(view: &NodeView, previous: &BTreeSet<String>) -> Rules {
-    let tables = Tables::new(view);
+    let mut tables = Tables::default();
+    for service in &view.services {
+        Writer::new(view.family, service, &mut tables).write();
+    }
     let owned: BTreeSet<String> = tables.chains.iter().cloned().collect();
     let stale: Vec<&String> = previous.difference(&owned).collect();
     let declare = |chains: &[&str]| {
@@ -84,44 +87,53 @@ pub fn sync(view: &NodeView, previous: &BTreeSet<String>) -> Rules {
 }
 
 /// The rules of both tables while they are collected.
-struct Tables<'a> {
-    view: &'a NodeView<'a>,
-    /// `namespace/name:port`.
-    name: String,
+#[derive(Default)]
+struct Tables {
     filter: Vec<String>,
     nat: Vec<String>,
     chains: Vec<String>,
 }
 
-impl<'a> Tables<'a> {
-    fn new(view: &'a NodeView<'a>) -> Self {
-        let name = names::service_port(view.service);
-        let mut tables = Self {
+/// Writes the rules of one Service.
+struct Writer<'a> {
+    family: Family,
+    view: &'a ServiceView<'a>,
+    /// `namespace/name:port`.
+    name: String,
+    /// The matches of its protocol.
+    protocol: String,
+    tables: &'a mut Tables,
+}
+
+impl<'a> Writer<'a> {
+    fn new(family: Family, view: &'a ServiceView<'a>, tables: &'a mut Tables) -> Self {
+        let word = view.service.protocol;
+        Self {
+            family,
             view,
-            name,
-            filter: vec![],
-            nat: vec![],
-            chains: vec![],
-        };
-        tables.fill();
-        tables
+            name: names::service_port(view.service),
+            protocol: format!("-m {word} -p {word}"),
+            tables,
+        }
     }
 
-    fn fill(&mut self) {
+    fn write(&mut self) {
         let view = self.view;
-        let (service, name) = (view.service, self.name.clone());
+        let (service, name, protocol) = (view.service, self.name.clone(), self.protocol.clone());
         let (port, node_port) = (service.port, service.node_port);
         let (cluster_ip, balancer_ip) = (service.cluster_ip, service.load_balancer_ip);
-        let at_balancer = format!("-m tcp -p tcp -d {balancer_ip} --dport {port}");
-        let at_node = format!("-m addrtype --dst-type LOCAL -m tcp -p tcp --dport {node_port}");
-        let at_cluster = format!("-m tcp -p tcp -d {cluster_ip} --dport {port}");
+        let at_balancer = format!("{protocol} -d {balancer_ip} --dport {port}");
+        let at_node = format!("-m addrtype --dst-type LOCAL {protocol} --dport {node_port}");
+        let at_cluster = format!("{protocol} -d {cluster_ip} --dport {port}");
 
         if view.all.is_empty() {
             let reason = format!("-m comment --comment \"{name} has no endpoints\"");
-            self.filter
+            self.tables
+                .filter
                 .push(format!("-A KUBE-SERVICES {reason} {at_cluster} -j REJECT"));
             for destination in [at_balancer, at_node] {
-                self.filter
+                self.tables
+                    .filter
                     .push(format!("-A KUBE-EXTERNAL-SERVICES {reason} {destination} -j REJECT"));
             }
             return;
@@ -129,18 +141,18 @@ impl<'a> Tables<'a> {
 
         let svc = self.chain("KUBE-SVC-");
         let ext = self.chain("KUBE-EXT-");
-        self.nat.extend([
+        self.tables.nat.extend([
             format!("-A KUBE-SERVICES -m comment --comment \"{name} cluster IP\" {at_cluster} -j {svc}"),
             format!("-A KUBE-SERVICES -m comment --comment \"{name} loadbalancer IP\" {at_balancer} -j {ext}"),
-            format!("-A KUBE-NODEPORTS -m comment --comment {name} -m tcp -p tcp --dport {node_port} -j {ext}"),
+            format!("-A KUBE-NODEPORTS -m comment --comment {name} {protocol} --dport {node_port} -j {ext}"),
         ]);
 
-        let pods = view.family.cluster_cidr();
+        let pods = self.family.cluster_cidr();
         let destinations = format!("{name} external destinations");
         let comment = |text: &str| format!("-m comment --comment \"{text}\"");
         let from_node = "-m addrtype --src-type LOCAL";
         match service.policy {
-            TrafficPolicy::Cluster => self.nat.extend([
+            TrafficPolicy::Cluster => self.tables.nat.extend([
                 format!(
                     "-A {ext} {} -j KUBE-MARK-MASQ",
                     comment(&format!("masquerade traffic for {destinations}"))
@@ -151,7 +163,7 @@ impl<'a> Tables<'a> {
                 let from_pods = comment(&format!("pod traffic for {destinations}"));
                 let masquerade = comment(&format!("masquerade LOCAL traffic for {destinations}"));
                 let route = comment(&format!("route LOCAL traffic for {destinations}"));
-                self.nat.extend([
+                self.tables.nat.extend([
                     format!("-A {ext} {from_pods} -s {pods} -j {svc}"),
                     format!("-A {ext} {masquerade} {from_node} -j KUBE-MARK-MASQ"),
                     format!("-A {ext} {route} {from_node} -j {svc}"),
@@ -159,18 +171,19 @@ impl<'a> Tables<'a> {
                 if view.local.is_empty() {
                     let reason = format!("-m comment --comment \"{name} has no local endpoints\"");
                     for destination in [at_balancer, at_node] {
-                        self.filter
+                        self.tables
+                            .filter
                             .push(format!("-A KUBE-EXTERNAL-SERVICES {reason} {destination} -j DROP"));
                     }
                 } else {
                     let svl = self.chain("KUBE-SVL-");
-                    self.nat.push(format!("-A {ext} -j {svl}"));
+                    self.tables.nat.push(format!("-A {ext} -j {svl}"));
                     self.choose(&svl, &view.local);
                 }
             }
         }
 
-        self.nat.push(format!(
+        self.tables.nat.push(format!(
             "-A {svc} -m comment --comment \"{name} cluster IP\" {at_cluster} ! -s {pods} -j KUBE-MARK-MASQ"
         ));
         self.choose(&svc, &view.all);
@@ -179,7 +192,7 @@ impl<'a> Tables<'a> {
 
     fn chain(&mut self, prefix: &str) -> String {
         let chain = names::iptables_service(prefix, self.view.service);
-        self.chains.push(chain.clone());
+        self.tables.chains.push(chain.clone());
         chain
     }
 
@@ -188,45 +201,47 @@ impl<'a> Tables<'a> {
     fn choose(&mut self, chain: &str, endpoints: &[SocketAddr]) {
         let (service, name) = (self.view.service, &self.name);
         if let Some(seconds) = service.affinity_timeout_seconds {
-            self.nat.extend(endpoints.iter().map(|&endpoint| {
+            self.tables.nat.extend(endpoints.iter().map(|&endpoint| {
                 let sep = names::iptables_endpoint(service, endpoint);
                 let remembered = format!("-m recent --name {sep} --rcheck --seconds {seconds} --reap");
                 format!("-A {chain} -m comment --comment {name} {remembered} -j {sep}")
             }));
         }
-        self.nat.extend(endpoints.iter().enumerate().map(|(index, &endpoint)| {
-            let sep = names::iptables_endpoint(service, endpoint);
-            let left = endpoints.len() - index;
-            let probability = match left {
-                1 => String::new(),
-                _ => format!(" -m statistic --mode random --probability {:.10}", 1.0 / left as f64),
-            };
-            format!("-A {chain} -m comment --comment \"{name} -> {endpoint}\"{probability} -j {sep}")
-        }));
+        self.tables
+            .nat
+            .extend(endpoints.iter().enumerate().map(|(index, &endpoint)| {
+                let sep = names::iptables_endpoint(service, endpoint);
+                let left = endpoints.len() - index;
+                let probability = match left {
+                    1 => String::new(),
+                    _ => format!(" -m statistic --mode random --probability {:.10}", 1.0 / left as f64),
+                };
+                format!("-A {chain} -m comment --comment \"{name} -> {endpoint}\"{probability} -j {sep}")
+            }));
     }
 
     fn endpoint(&mut self, endpoint: SocketAddr) {
-        let (service, name) = (self.view.service, &self.name);
+        let (service, name, protocol) = (self.view.service, &self.name, &self.protocol);
         let sep = names::iptables_endpoint(service, endpoint);
         let remember = match service.affinity_timeout_seconds {
             Some(_) => format!(" -m recent --name {sep} --set"),
             None => String::new(),
         };
-        self.nat.extend([
+        self.tables.nat.extend([
             format!(
                 "-A {sep} -m comment --comment {name} -s {} -j KUBE-MARK-MASQ",
                 endpoint.ip()
             ),
-            format!("-A {sep} -m comment --comment {name}{remember} -m tcp -p tcp -j DNAT --to-destination {endpoint}"),
+            format!("-A {sep} -m comment --comment {name}{remember} {protocol} -j DNAT --to-destination {endpoint}"),
         ]);
-        self.chains.push(sep);
+        self.tables.chains.push(sep);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::{addresses::Family, kube_proxy::tests::view, plan::ServicePlan};
+    use crate::net::{kube_proxy::tests::view, service::ServicePlan};
 
     #[test]
     fn local_policy_with_affinity() {
@@ -241,10 +256,10 @@ mod tests {
         let service = ServicePlan::example(Family::V6);
         for count in 1..=9 {
             let mut view = view(&service, Family::V6);
-            view.local = (0..count)
+            let endpoints: Vec<_> = (0..count)
                 .map(|pod| SocketAddr::new(Family::V6.pod_address(0, pod), 8883))
                 .collect();
-            view.all = view.local.clone();
+            (view.services[0].all, view.services[0].local) = (endpoints.clone(), endpoints);
             let svl = names::iptables_service("KUBE-SVL-", &service);
             let text = sync(&view, &BTreeSet::new()).text;
             let mut left = 1.0;

@@ -1,7 +1,7 @@
-//! The rules kube-proxy writes on one node: in, the Service and its ready endpoints as that node sees them; out, the
+//! The rules kube-proxy writes on one node: in, the Services and their ready endpoints as that node sees them; out, the
 //! text for `iptables-restore` or `nft`. Pure functions; the chain names, matches and their order are kube-proxy's.
 //!
-//! Left out, because nothing in the lab uses them: source ranges, health check ports, UDP, internal traffic policy.
+//! Left out, because nothing in the lab uses them: source ranges, health check ports, internal traffic policy.
 
 mod iptables;
 mod names;
@@ -9,10 +9,7 @@ mod nftables;
 
 use std::{collections::BTreeSet, net::SocketAddr};
 
-use super::{
-    addresses::Family,
-    plan::{ProxyMode, ServicePlan},
-};
+use super::{addresses::Family, plan::ProxyMode, service::ServicePlan};
 
 /// The mark of packets whose source address must be hidden behind the node's.
 const MASQUERADE_MARK: &str = "0x4000";
@@ -22,6 +19,13 @@ const MASQUERADE_MARK: &str = "0x4000";
 pub struct NodeView<'a> {
     /// Address family of the rules.
     pub family: Family,
+    /// The Services.
+    pub services: Vec<ServiceView<'a>>,
+}
+
+/// What kube-proxy on one node knows of one Service.
+#[derive(Clone, Debug)]
+pub struct ServiceView<'a> {
     /// The Service.
     pub service: &'a ServicePlan,
     /// Ready endpoints in the cluster.
@@ -35,7 +39,7 @@ pub struct NodeView<'a> {
 pub struct Rules {
     /// Input of the restore command; it takes effect at once and as a whole.
     pub text: String,
-    /// Chains and sets of the Service and its endpoints that are in use after this update.
+    /// Chains and sets of the Services and their endpoints that are in use after this update.
     pub owned: BTreeSet<String>,
 }
 
@@ -61,18 +65,36 @@ pub fn sync(mode: ProxyMode, view: &NodeView, previous: &BTreeSet<String>) -> Ru
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::plan::TrafficPolicy;
+    use crate::net::service::{Protocol, TrafficPolicy};
 
-    /// A node that runs the first two of three endpoints.
+    /// A node that runs the first two of three endpoints of one Service.
     pub(super) fn view(service: &ServicePlan, family: Family) -> NodeView<'_> {
+        NodeView {
+            family,
+            services: vec![service_view(service, family)],
+        }
+    }
+
+    fn service_view(service: &ServicePlan, family: Family) -> ServiceView<'_> {
         let all: Vec<_> = [(0, 0), (0, 1), (1, 0)]
             .map(|(node, pod)| SocketAddr::new(family.pod_address(node, pod), service.target_port))
             .into();
-        NodeView {
-            family,
+        ServiceView {
             service,
             local: all[..2].into(),
             all,
+        }
+    }
+
+    /// The view of one Service with other endpoints.
+    fn with<'a>(service: &'a ServicePlan, all: &[SocketAddr], local: &[SocketAddr]) -> NodeView<'a> {
+        NodeView {
+            family: Family::V4,
+            services: vec![ServiceView {
+                service,
+                all: all.into(),
+                local: local.into(),
+            }],
         }
     }
 
@@ -85,10 +107,7 @@ mod tests {
     #[test]
     fn without_local_endpoints_external_flows_are_dropped_and_pods_still_served() {
         let service = ServicePlan::example(Family::V4);
-        let away = NodeView {
-            local: vec![],
-            ..view(&service, Family::V4)
-        };
+        let away = with(&service, &service_view(&service, Family::V4).all, &[]);
         let text = sync(ProxyMode::Iptables, &away, &BTreeSet::new()).text;
         assert_eq!(
             text.matches("has no local endpoints").count(),
@@ -112,11 +131,7 @@ mod tests {
     #[test]
     fn without_any_endpoint_everything_is_rejected() {
         let service = ServicePlan::example(Family::V4);
-        let none = NodeView {
-            local: vec![],
-            all: vec![],
-            ..view(&service, Family::V4)
-        };
+        let none = with(&service, &[], &[]);
         let rules = sync(ProxyMode::Iptables, &none, &BTreeSet::new());
         assert_eq!(rules.text.matches("-j REJECT").count(), 3, "{}", rules.text);
         assert!(rules.owned.is_empty(), "{:?}", rules.owned);
@@ -145,13 +160,9 @@ mod tests {
         let mut service = ServicePlan::example(Family::V4);
         service.affinity_timeout_seconds = Some(60);
         for mode in [ProxyMode::Iptables, ProxyMode::Nftables] {
-            let before = view(&service, Family::V4);
-            let first = sync(mode, &before, &BTreeSet::new());
-            let after = NodeView {
-                all: before.all[1..].into(),
-                local: before.local[1..].into(),
-                ..before
-            };
+            let first = sync(mode, &view(&service, Family::V4), &BTreeSet::new());
+            let before = service_view(&service, Family::V4);
+            let after = with(&service, &before.all[1..], &before.local[1..]);
             let second = sync(mode, &after, &first.owned);
             let gone: Vec<_> = first.owned.difference(&second.owned).collect();
             match mode {
@@ -178,5 +189,63 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// One TCP Service with affinity and one UDP Service without, on the same pods.
+    #[test]
+    fn services_have_chains_of_their_own_also_on_the_same_pods() {
+        let (cluster_ip, load_balancer_ip) = Family::V4.service_addresses(1);
+        let first = ServicePlan {
+            affinity_timeout_seconds: Some(60),
+            ..ServicePlan::example(Family::V4)
+        };
+        let second = ServicePlan {
+            name: "probe".into(),
+            protocol: Protocol::Udp,
+            port: 5683,
+            node_port: 30568,
+            cluster_ip,
+            load_balancer_ip,
+            ..ServicePlan::example(Family::V4)
+        };
+        let both = NodeView {
+            family: Family::V4,
+            services: [&first, &second]
+                .map(|service| service_view(service, Family::V4))
+                .into(),
+        };
+        for mode in [ProxyMode::Iptables, ProxyMode::Nftables] {
+            let alone = |service| sync(mode, &view(service, Family::V4), &BTreeSet::new());
+            let rules = sync(mode, &both, &BTreeSet::new());
+            let owned: BTreeSet<_> = alone(&first).owned.union(&alone(&second).owned).cloned().collect();
+            assert_eq!(rules.owned, owned);
+            for service in [&first, &second] {
+                for line in alone(service).text.lines() {
+                    assert!(rules.text.contains(line), "{line} is not in {}", rules.text);
+                }
+            }
+            assert!(rules.text.contains("10.244.0.2:8883") && rules.text.contains("30568"));
+            // What only the second Service needs goes with it.
+            let after = sync(mode, &view(&first, Family::V4), &rules.owned);
+            let gone: Vec<_> = owned.difference(&after.owned).collect();
+            assert_eq!(gone.len(), 6, "three of the Service, one of each endpoint: {gone:?}");
+        }
+        let text = sync(ProxyMode::Iptables, &both, &BTreeSet::new()).text;
+        assert_eq!(text.matches("--dst-type LOCAL -j KUBE-NODEPORTS").count(), 1, "{text}");
+        assert!(
+            text.contains("-m udp -p udp -j DNAT --to-destination 10.244.1.2:8883"),
+            "{text}"
+        );
+        let text = sync(ProxyMode::Nftables, &both, &BTreeSet::new()).text;
+        assert!(text.contains("meta l4proto udp dnat to 10.244.1.2:8883"), "{text}");
+        assert!(
+            text.contains("service-nodeports { udp . 30568 : goto external-"),
+            "{text}"
+        );
+        assert_eq!(
+            text.matches("timeout 60s").count(),
+            3,
+            "affinity of the first only: {text}"
+        );
     }
 }

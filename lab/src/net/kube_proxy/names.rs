@@ -5,9 +5,7 @@ use std::net::SocketAddr;
 
 use sha2::{Digest, Sha256};
 
-use crate::net::plan::ServicePlan;
-
-const PROTOCOL: &str = "tcp";
+use crate::net::service::ServicePlan;
 
 /// `namespace/name:port`, as kube-proxy writes it in comments. An unnamed port has no colon.
 pub fn service_port(service: &ServicePlan) -> String {
@@ -17,37 +15,41 @@ pub fn service_port(service: &ServicePlan) -> String {
 
 /// Name of an iptables chain of the Service port: prefix and 16 characters of hash.
 pub fn iptables_service(prefix: &str, service: &ServicePlan) -> String {
-    format!("{prefix}{}", hash(&format!("{}{PROTOCOL}", service_port(service)), 16))
+    format!(
+        "{prefix}{}",
+        hash(&format!("{}{}", service_port(service), service.protocol), 16)
+    )
 }
 
 /// Name of the iptables chain of one endpoint.
 pub fn iptables_endpoint(service: &ServicePlan, endpoint: SocketAddr) -> String {
     format!(
         "KUBE-SEP-{}",
-        hash(&format!("{}{PROTOCOL}{endpoint}", service_port(service)), 16)
+        hash(&format!("{}{}{endpoint}", service_port(service), service.protocol), 16)
     )
 }
 
 /// Name of an nftables chain of the Service port: prefix, 8 characters of hash, and the Service in plain text.
 pub fn nftables_service(prefix: &str, service: &ServicePlan) -> String {
-    with_hash(
-        prefix,
-        &format!(
-            "{}/{}/{PROTOCOL}/{}",
-            service.namespace, service.name, service.port_name
-        ),
-    )
+    with_hash(prefix, &plain(service))
 }
 
 /// Name of an nftables chain or set of one endpoint. Colons are not allowed in names, so IPv6 has dots.
 pub fn nftables_endpoint(prefix: &str, service: &ServicePlan, endpoint: SocketAddr) -> String {
     let address = endpoint.ip().to_string().replace(':', ".");
     let port = endpoint.port();
-    let service = format!(
-        "{}/{}/{PROTOCOL}/{}",
-        service.namespace, service.name, service.port_name
-    );
-    with_hash(prefix, &format!("{service}__{address}/{port}"))
+    with_hash(prefix, &format!("{}__{address}/{port}", plain(service)))
+}
+
+fn plain(service: &ServicePlan) -> String {
+    let ServicePlan {
+        namespace,
+        name,
+        protocol,
+        port_name,
+        ..
+    } = service;
+    format!("{namespace}/{name}/{protocol}/{port_name}")
 }
 
 fn with_hash(prefix: &str, name: &str) -> String {
@@ -68,7 +70,7 @@ fn hash(text: &str, length: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::addresses::Family;
+    use crate::net::{addresses::Family, service::Protocol};
 
     /// The expected names are those of kube-proxy for the same Service.
     #[test]
@@ -90,6 +92,18 @@ mod tests {
             nftables_endpoint("endpoint-", &service, endpoint),
             "endpoint-5OJB2KTY-ns1/svc1/tcp/p80__10.180.0.1/80"
         );
+    }
+
+    #[test]
+    fn protocols_have_names_of_their_own() {
+        let tcp = ServicePlan::example(Family::V4);
+        let udp = ServicePlan {
+            protocol: Protocol::Udp,
+            ..tcp.clone()
+        };
+        assert_ne!(iptables_service("KUBE-SVC-", &tcp), iptables_service("KUBE-SVC-", &udp));
+        let name = nftables_service("service-", &udp);
+        assert!(name.ends_with("-telemetry/gateway/udp/mqtts"), "{name}");
     }
 
     #[test]

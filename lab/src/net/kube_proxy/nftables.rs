@@ -3,10 +3,13 @@
 //! A flow to the node port goes nat-prerouting, services, by the map `service-nodeports` to the Service's external-
 //! chain, then local- (local endpoints) or service- (all endpoints), and ends in the endpoint- chain of one endpoint.
 
-use std::{collections::BTreeSet, net::SocketAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+};
 
-use super::{MASQUERADE_MARK as MARK, NodeView, Rules, names};
-use crate::net::{addresses::Family, plan::TrafficPolicy};
+use super::{MASQUERADE_MARK as MARK, NodeView, Rules, ServiceView, names};
+use crate::net::{addresses::Family, service::TrafficPolicy};
 
 const AFFINITY: &str = "affinity-";
 
@@ -94,26 +97,42 @@ pub fn setup(family: Family) -> String {
 /// deleted in the transaction that deletes the last map element pointing to it.
 pub fn sync(view: &NodeView, previous: &BTreeSet<String>) -> Rules {
     let ip = keyword(view.family);
-    let transaction = Transaction::new(view);
-    let owned = transaction.owned;
+    let mut transaction = Transaction::default();
+    for service in &view.services {
+        Writer {
+            family: view.family,
+            ip,
+            view: service,
+            transaction: &mut transaction,
+        }
+        .write();
+    }
+    let Transaction {
+        lines: collected,
+        chains,
+        sets,
+    } = transaction;
+    let owned: BTreeSet<String> = chains.into_iter().chain(sets.keys().cloned()).collect();
+
     let mut lines: Vec<String> = CONTAINERS
         .iter()
         .map(|(kind, name)| format!("flush {kind} {ip} kube-proxy {name}"))
         .collect();
-    let (sets, chains): (Vec<_>, Vec<_>) = owned.union(previous).partition(|name| name.starts_with(AFFINITY));
-    for chain in chains {
+    for chain in owned.union(previous).filter(|name| !name.starts_with(AFFINITY)) {
         lines.push(format!("add chain {ip} kube-proxy {chain}"));
         lines.push(format!("flush chain {ip} kube-proxy {chain}"));
     }
-    let (kept, stale): (Vec<_>, Vec<_>) = sets.into_iter().partition(|set| owned.contains(*set));
-    if let Some(seconds) = view.service.affinity_timeout_seconds {
-        let kind = address_type(view.family);
-        lines.extend(kept.iter().map(|set| {
-            format!("add set {ip} kube-proxy {set} {{ type {kind}; flags dynamic,timeout; timeout {seconds}s; }}")
-        }));
-    }
-    lines.extend(transaction.lines);
-    lines.extend(stale.iter().map(|set| format!("delete set {ip} kube-proxy {set}")));
+    let kind = address_type(view.family);
+    lines.extend(sets.iter().map(|(set, seconds)| {
+        format!("add set {ip} kube-proxy {set} {{ type {kind}; flags dynamic,timeout; timeout {seconds}s; }}")
+    }));
+    lines.extend(collected);
+    lines.extend(
+        previous
+            .difference(&owned)
+            .filter(|name| name.starts_with(AFFINITY))
+            .map(|set| format!("delete set {ip} kube-proxy {set}")),
+    );
     lines.push(String::new());
     Rules {
         text: lines.join("\n"),
@@ -122,31 +141,30 @@ pub fn sync(view: &NodeView, previous: &BTreeSet<String>) -> Rules {
 }
 
 /// Rules and elements while they are collected.
-struct Transaction<'a> {
-    view: &'a NodeView<'a>,
-    ip: &'static str,
+#[derive(Default)]
+struct Transaction {
     lines: Vec<String>,
-    owned: BTreeSet<String>,
+    chains: BTreeSet<String>,
+    /// Affinity sets, with their timeout in seconds.
+    sets: BTreeMap<String, u32>,
 }
 
-impl<'a> Transaction<'a> {
-    fn new(view: &'a NodeView<'a>) -> Self {
-        let mut transaction = Self {
-            view,
-            ip: keyword(view.family),
-            lines: vec![],
-            owned: BTreeSet::new(),
-        };
-        transaction.fill();
-        transaction
-    }
+/// Writes the rules of one Service.
+struct Writer<'a> {
+    family: Family,
+    ip: &'static str,
+    view: &'a ServiceView<'a>,
+    transaction: &'a mut Transaction,
+}
 
-    fn fill(&mut self) {
+impl Writer<'_> {
+    fn write(&mut self) {
         let (view, ip) = (self.view, self.ip);
         let service = view.service;
-        let at_cluster = format!("{} . tcp . {}", service.cluster_ip, service.port);
-        let at_balancer = format!("{} . tcp . {}", service.load_balancer_ip, service.port);
-        let at_node = format!("tcp . {}", service.node_port);
+        let protocol = service.protocol;
+        let at_cluster = format!("{} . {protocol} . {}", service.cluster_ip, service.port);
+        let at_balancer = format!("{} . {protocol} . {}", service.load_balancer_ip, service.port);
+        let at_node = format!("{protocol} . {}", service.node_port);
 
         self.element("cluster-ips", &service.cluster_ip.to_string());
         if view.all.is_empty() {
@@ -162,12 +180,12 @@ impl<'a> Transaction<'a> {
         self.element("service-ips", &format!("{at_balancer} : goto {external}"));
         self.element("service-nodeports", &format!("{at_node} : goto {external}"));
 
-        let pods = view.family.cluster_cidr();
+        let pods = self.family.cluster_cidr();
         let mask = "jump mark-for-masquerade";
         self.rule(
             &cluster,
             &format!(
-                "{ip} daddr {} tcp dport {} {ip} saddr != {pods} {mask}",
+                "{ip} daddr {} {protocol} dport {} {ip} saddr != {pods} {mask}",
                 service.cluster_ip, service.port
             ),
         );
@@ -205,12 +223,13 @@ impl<'a> Transaction<'a> {
     }
 
     fn rule(&mut self, chain: &str, rule: &str) {
-        self.lines
+        self.transaction
+            .lines
             .push(format!("add rule {} kube-proxy {chain} {rule}", self.ip));
     }
 
     fn element(&mut self, container: &str, element: &str) {
-        self.lines.push(format!(
+        self.transaction.lines.push(format!(
             "add element {} kube-proxy {container} {{ {element} }}",
             self.ip
         ));
@@ -218,7 +237,7 @@ impl<'a> Transaction<'a> {
 
     fn chain(&mut self, prefix: &str) -> String {
         let chain = names::nftables_service(prefix, self.view.service);
-        self.owned.insert(chain.clone());
+        self.transaction.chains.insert(chain.clone());
         chain
     }
 
@@ -255,20 +274,20 @@ impl<'a> Transaction<'a> {
             &chain,
             &format!("{ip} saddr {} jump mark-for-masquerade", endpoint.ip()),
         );
-        if service.affinity_timeout_seconds.is_some() {
+        if let Some(seconds) = service.affinity_timeout_seconds {
             let set = names::nftables_endpoint(AFFINITY, service, endpoint);
             self.rule(&chain, &format!("update @{set} {{ {ip} saddr }}"));
-            self.owned.insert(set);
+            self.transaction.sets.insert(set, seconds);
         }
-        self.rule(&chain, &format!("meta l4proto tcp dnat to {endpoint}"));
-        self.owned.insert(chain);
+        self.rule(&chain, &format!("meta l4proto {} dnat to {endpoint}", service.protocol));
+        self.transaction.chains.insert(chain);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::{kube_proxy::tests::view, plan::ServicePlan};
+    use crate::net::{kube_proxy::tests::view, service::ServicePlan};
 
     #[test]
     fn local_policy_with_affinity() {

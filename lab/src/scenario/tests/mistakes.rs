@@ -1,76 +1,6 @@
-//! Tables of scenario files: what is right in short form, and which message a mistake gets.
+//! A table of mistakes in scenario files: what is damaged, and what the reader is told.
 
-use super::*;
-
-/// A right file that the tables below damage.
-const RIGHT: &str = "\
-name: right
-nodes: 3
-placement:
-  node-1: 2
-  node-2: [lone]
-service: {name: web}
-steps:
-  - open: {flows: 100}
-  - mark: later
-  - move:
-      pods: {lone: node-3}
-  - check:
-      since: later
-      shares:
-        - {pods: [lone], new: 50, within: 1}
-";
-
-fn error(yaml: &str) -> String {
-    match Scenario::parse("s.yaml", yaml) {
-        Ok(_) => panic!("accepted:\n{yaml}"),
-        Err(error) => error.to_string(),
-    }
-}
-
-#[test]
-fn a_short_file_is_enough() {
-    let scenario = Scenario::parse("s.yaml", "name: short\nplacement: {a: 2, b: 1}\nsteps: []\n").unwrap();
-    assert_eq!(scenario.nodes, ["a", "b"]);
-    let placed: Vec<_> = scenario
-        .pods
-        .pods()
-        .iter()
-        .map(|p| (p.pod.as_str(), p.node.as_str()))
-        .collect();
-    assert_eq!(placed, [("gateway-1", "a"), ("gateway-2", "a"), ("gateway-3", "b")]);
-    assert_eq!(
-        (scenario.service.port.get(), scenario.service.affinity_timeout()),
-        (8883, None)
-    );
-    assert!(
-        matches!(scenario.steps.as_slice(), [Step::Check(_)]),
-        "a check is added at the end"
-    );
-}
-
-#[test]
-fn names_and_counts_mix() {
-    let scenario = Scenario::parse("s.yaml", RIGHT).unwrap();
-    assert_eq!(scenario.nodes, ["node-1", "node-2", "node-3"]);
-    assert_eq!(scenario.pods.on("node-1").collect::<Vec<_>>(), ["web-1", "web-2"]);
-    assert_eq!(
-        scenario.pods.node_of("lone"),
-        Some("node-2"),
-        "the placement of the start, not of the end"
-    );
-}
-
-#[test]
-fn affinity_has_the_default_of_kubernetes() {
-    let of = |service: &str| {
-        let yaml = format!("name: a\nplacement: {{a: 1}}\nservice: {{{service}}}\nsteps: []\n");
-        Scenario::parse("s.yaml", &yaml).unwrap().service.affinity_timeout()
-    };
-    assert_eq!(of("affinity: ClientIP"), Some(10_800));
-    assert_eq!(of("affinity: ClientIP, affinity_timeout_seconds: 60"), Some(60));
-    assert_eq!(of("affinity: None"), None);
-}
+use super::{RIGHT, error};
 
 #[test]
 fn a_mistake_is_told_with_its_place_and_what_is_allowed() {
@@ -145,13 +75,97 @@ fn a_mistake_is_told_with_its_place_and_what_is_allowed() {
             "{flows: 100}",
             "{flow: 100}",
             "s.yaml:8:",
-            "unknown field `flow`, expected one of flows, rate",
+            "unknown field `flow`, expected one of flows, for, rate",
         ),
         (
             "{flows: 100}",
             "{flows: 0}",
             "s.yaml:8:",
             "a whole number from 1 to 100000",
+        ),
+        (
+            "{flows: 100}",
+            "{rate: 5}",
+            "s.yaml:8:",
+            "either `flows` or `for` is needed",
+        ),
+        (
+            "{flows: 100}",
+            "{flows: 100, for: 5s}",
+            "s.yaml:8:",
+            "either `flows` or `for` is needed",
+        ),
+        (
+            "{flows: 100}",
+            "{for: 5s, rate: 100}",
+            "s.yaml:8:",
+            "open.for: needs `rate` and `lifetime`",
+        ),
+        (
+            "{flows: 100}",
+            "{for: 60s, rate: 5000, lifetime: 30s}",
+            "s.yaml:8:",
+            "150001 flows would be open at one time, more than 100000",
+        ),
+        (
+            "{flows: 100}",
+            "{flows: 100, kill_agents: {times: 2, min: 2s, max: 1s}}",
+            "s.yaml:8:",
+            "open.kill_agents: needs `for`",
+        ),
+        (
+            "{flows: 100}",
+            "{for: 5s, rate: 9, lifetime: 0s, kill_agents: {times: 2, min: 2s, max: 1s}}",
+            "s.yaml:8:",
+            "open.kill_agents: min must not be longer than max",
+        ),
+        (
+            "{flows: 100}",
+            "{flows: 100, to: api}",
+            "s.yaml:8:",
+            "there is no Service and no process 'api'; use one of web",
+        ),
+        (
+            "{flows: 100}",
+            "{flows: 100, datagram_every: 1s}",
+            "s.yaml:8:",
+            "needs a Service with `protocol: UDP`",
+        ),
+        (
+            "steps:",
+            "other_services: [{name: web, port: 81}]\nsteps:",
+            "s.yaml:7:",
+            "other_services: 'web' is there twice",
+        ),
+        (
+            "steps:",
+            "host_network: {web-3: 81}\nsteps:",
+            "s.yaml:7:",
+            "host_network: there is no pod 'web-3'",
+        ),
+        (
+            "steps:",
+            "host_network: {web-1: 81, web-2: 81}\nsteps:",
+            "s.yaml:4:",
+            "port 81 of node 'node-1' is taken twice",
+        ),
+        (
+            "steps:",
+            "processes: {lone: {node: node-1, port: 81}}\nsteps:",
+            "s.yaml:7:",
+            "processes: 'lone' is taken",
+        ),
+        (
+            "steps:",
+            "processes: {daemon: {node: node-9, port: 81}}\nsteps:",
+            "s.yaml:7:",
+            "processes.node: there is no node 'node-9'",
+        ),
+        (
+            "steps:",
+            "agents: {max_flows: 0}\nsteps:",
+            "s.yaml:7:",
+            "a whole number from 1 to 10000000",
         ),
         (
             "{flows: 100}",
@@ -190,6 +204,42 @@ fn a_mistake_is_told_with_its_place_and_what_is_allowed() {
             "one address can hold",
         ),
         ("- mark: later", "- mark: start", "s.yaml:9:", "mark: 'start' is taken"),
+        (
+            "- mark: later",
+            "- replace: {pods: {lone: web-1}}",
+            "s.yaml:9:",
+            "replace.pods: 'web-1' is taken",
+        ),
+        (
+            "- mark: later",
+            "- replace: {pods: {alone: web-9}}",
+            "s.yaml:9:",
+            "replace.pods: there is no pod 'alone'",
+        ),
+        (
+            "- mark: later",
+            "- keep_sending: [node-7]",
+            "s.yaml:9:",
+            "keep_sending: there is no node 'node-7'",
+        ),
+        (
+            "since: later",
+            "service: api",
+            "s.yaml:13:",
+            "check.service: there is no Service 'api'; use one of web",
+        ),
+        (
+            "since: later",
+            "losses: {flows_full: exact}",
+            "s.yaml:12:",
+            "`flows_full: exact` needs `agents.max_flows`",
+        ),
+        (
+            "since: later",
+            "losses: some",
+            "s.yaml:13:",
+            "none, ignore, or a map from kind of loss to a bound",
+        ),
         (
             "{lone: node-3}",
             "{lone: node-2}",
@@ -302,42 +352,4 @@ fn a_mistake_is_told_with_its_place_and_what_is_allowed() {
         assert!(message.starts_with(place), "{to}\nexpected {place}\ngot {message}");
         assert!(message.contains(says), "{to}\nexpected {says}\ngot {message}");
     }
-}
-
-#[test]
-fn the_message_shows_the_line() {
-    let message = error(&RIGHT.replace("lone: node-3", "lone: node-4"));
-    assert!(message.contains("\n   11 |       pods: {lone: node-4}"), "{message}");
-}
-
-#[test]
-fn all_mistakes_are_told_at_once() {
-    let message = error(
-        &RIGHT
-            .replace("since: later", "since: x")
-            .replace("pods: [lone]", "pods: [y]"),
-    );
-    assert!(
-        message.contains("no mark 'x'") && message.contains("no pod 'y'"),
-        "{message}"
-    );
-}
-
-#[test]
-fn a_killed_agent_can_start_again_but_not_twice() {
-    let with = |steps: &str| Scenario::parse("s.yaml", &format!("name: a\nplacement: {{a: 1}}\nsteps:\n{steps}"));
-    assert!(with("  - kill_agent: a\n  - start_agent: a\n  - kill_agent: a\n").is_ok());
-    let message = with("  - kill_agent: a\n  - kill_agent: a\n").unwrap_err().to_string();
-    assert!(message.contains("the agent of 'a' does not run"), "{message}");
-}
-
-#[test]
-fn no_file_is_told_by_its_path() {
-    let message = Scenario::load(Path::new("/nonexistent/s.yaml"))
-        .unwrap_err()
-        .to_string();
-    assert!(
-        message.starts_with("cannot read the scenario file /nonexistent/s.yaml: "),
-        "{message}"
-    );
 }

@@ -14,17 +14,16 @@
 
 //!
 //! The hook has two programs with one body. Since Linux 6.2 the kernel skips a program on a CPU where it is running already,
-//! and a softirq can interrupt it there with another socket's open or close. The second program handles what the first was
-//! skipped for: the first leaves a mark, and without it the second does the work. Should both do it, FLOWS tells that the flow is
-//! counted.
+//! and a softirq can interrupt it there with another socket's open or close. The second program takes what the first was
+//! skipped for: the first leaves a mark of each event ([`crate::handled`]), and without it the second does the work, and counts
+//! that it did. Should both do it, FLOWS tells that the flow is counted.
 
 use aya_ebpf::{macros::btf_tracepoint, programs::BtfTracePointContext};
 use aya_log_ebpf::debug;
 use flowskew_agent_ebpf::close_cause;
 
 use crate::{
-    count,
-    maps::HANDLED,
+    count, handled,
     sock::{Sock, TCP_CLOSE, TCP_CLOSE_WAIT, TCP_ESTABLISHED, TCP_FIN_WAIT1, TCP_SYN_RECV},
 };
 
@@ -34,35 +33,22 @@ const ETIMEDOUT: i32 = 110;
 
 #[btf_tracepoint(function = "inet_sock_set_state")]
 pub fn inet_sock_set_state(ctx: BtfTracePointContext) -> i32 {
-    if let Some(step) = Step::of(&ctx) {
-        if let Some(handled) = HANDLED.get_ptr_mut(0) {
-            // SAFETY: this CPU's slot. A program that interrupts this one writes a mark of its own, which is harmless.
-            unsafe { handled.write_volatile([step.sk.id(), step.states()]) };
-        }
-        step.handle(&ctx);
-    }
+    let step = Step::of(&ctx);
+    step.handle(&ctx);
+    handled::mark(step.sk.id(), step.states());
     0
 }
 
 #[btf_tracepoint(function = "inet_sock_set_state")]
 pub fn inet_sock_set_state_skipped(ctx: BtfTracePointContext) -> i32 {
-    if let Some(step) = Step::of(&ctx) {
-        if let Some(handled) = HANDLED.get_ptr_mut(0) {
-            // SAFETY: as above.
-            unsafe {
-                let [sk, states] = handled.read_volatile();
-                if sk == step.sk.id() && states == step.states() {
-                    handled.write_volatile([0, 0]);
-                    return 0;
-                }
-            }
-        }
+    let step = Step::of(&ctx);
+    if !handled::take_mark(step.sk.id(), step.states()) {
         step.handle(&ctx);
     }
     0
 }
 
-/// A passive open, or a step out of ESTABLISHED.
+/// A socket goes from one state to another.
 struct Step {
     sk: Sock,
     old: i32,
@@ -71,16 +57,13 @@ struct Step {
 
 impl Step {
     #[inline(always)]
-    fn of(ctx: &BtfTracePointContext) -> Option<Self> {
-        let old: i32 = ctx.arg(1);
-        let new: i32 = ctx.arg(2);
-        let opens = old == TCP_SYN_RECV && new == TCP_ESTABLISHED;
-        if !opens && old != TCP_ESTABLISHED {
-            return None;
+    fn of(ctx: &BtfTracePointContext) -> Self {
+        Self {
+            // SAFETY: the first argument of this tracepoint is a `struct sock *`.
+            sk: unsafe { Sock::new(ctx.arg(0)) },
+            old: ctx.arg(1),
+            new: ctx.arg(2),
         }
-        // SAFETY: the first argument of this tracepoint is a `struct sock *`.
-        let sk = unsafe { Sock::new(ctx.arg(0)) };
-        Some(Self { sk, old, new })
     }
 
     /// Both states in one word, never 0.
@@ -89,9 +72,11 @@ impl Step {
         (self.old as u64) << 32 | self.new as u64
     }
 
+    /// Counts a passive open, or a step out of ESTABLISHED.
     #[inline(always)]
     fn handle(&self, ctx: &BtfTracePointContext) {
-        if !self.sk.is_tcp() {
+        let opens = self.old == TCP_SYN_RECV && self.new == TCP_ESTABLISHED;
+        if (!opens && self.old != TCP_ESTABLISHED) || !self.sk.is_tcp() {
             return;
         }
         // Off unless the agent asks for it when it loads the program: then the verifier removes it.

@@ -196,22 +196,13 @@ pub struct AgentMemory {
     pub sizes: [u32; 4],
     /// Zero.
     pub padding: u32,
-    /// How often the kernel had skipped each of the two programs of `inet_sock_set_state` when that was last looked at.
-    pub skipped: [u64; 2],
-    /// Steps that both may have been skipped for, in this epoch.
+    /// How often the kernel has skipped the first program of `inet_sock_set_state` in objects that were replaced, in this epoch.
+    pub skipped_before: u64,
+    /// Events that both of its programs were skipped for, in this epoch.
     pub recursion: u64,
 }
 
-impl AgentMemory {
-    /// Takes another look. A step that both programs were skipped for has added one to the count of each since the last.
-    pub fn note_skipped(&mut self, now: [u64; 2]) {
-        let more = |which: usize| now[which].saturating_sub(self.skipped[which]);
-        self.recursion += more(0).min(more(1));
-        self.skipped = now;
-    }
-}
-
-const _: () = assert!(size_of::<AgentMemory>() == 72);
+const _: () = assert!(size_of::<AgentMemory>() == 64);
 const _: () = assert!(size_of::<LedgerKey>() == 32);
 const _: () = assert!(size_of::<ClassCounts>() == 72);
 const _: () = assert!(size_of::<LedgerValue>() == 288);

@@ -14,6 +14,7 @@ mod cgroup_skb;
 mod class;
 mod count;
 mod event;
+mod handled;
 mod inet_sock_set_state;
 mod kfree_skb;
 mod ledger;

@@ -6,8 +6,8 @@ use aya_ebpf::{
     maps::{Array, HashMap, LpmTrie, LruHashMap, PerCpuArray, RingBuf},
 };
 use flowskew_agent_ebpf::{
-    Address, AgentMemory, AttemptKey, DoorCoverage, DoorKey, DoorValue, Flow, LedgerKey, LedgerValue, MAX_DOORS,
-    Settings, UdpFlow, UdpFlowKey, UnservedKey, WatchedKey, loss,
+    Address, AgentMemory, AttemptKey, DoorCoverage, DoorKey, DoorValue, Flow, Handled, LedgerKey, LedgerValue,
+    MAX_DOORS, Settings, UdpFlow, UdpFlowKey, UnservedKey, WatchedKey, loss,
 };
 
 /// Counters by local address, port and cgroup: the figures that everything else is made of.
@@ -51,9 +51,9 @@ pub static EVENTS: RingBuf = RingBuf::with_byte_size(1 << 20, 0);
 #[map]
 pub static LOSSES: PerCpuArray<u64> = PerCpuArray::with_max_entries(loss::COUNT, 0);
 
-/// The step that the first program of `inet_sock_set_state` handles on this CPU: the socket, and its states.
+/// What the first program of `inet_sock_set_state` has handled on this CPU.
 #[map]
-pub static HANDLED: PerCpuArray<[u64; 2]> = PerCpuArray::with_max_entries(1, 0);
+pub static HANDLED: PerCpuArray<Handled> = PerCpuArray::with_max_entries(1, 0);
 
 /// Listening ports by network namespace, while seeding.
 #[map]

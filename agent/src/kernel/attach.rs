@@ -201,49 +201,40 @@ impl UdpHook {
     }
 }
 
-/// The programs that count, to ask how often the kernel has skipped them.
+/// The program that counts, to ask how often the kernel has skipped it.
 #[derive(Debug, Default)]
-pub struct CountingPrograms(Vec<ProgramFd>);
+pub struct CountingProgram(Option<ProgramFd>);
 
-impl CountingPrograms {
-    /// Those that run now.
+impl CountingProgram {
+    /// The one that runs now.
     pub fn running(ebpf: &Ebpf, pinned: Option<Pinned<'_>>) -> Self {
         match pinned {
             Some(Pinned { pins, object }) => Self::pinned(pins, object),
             None => Self(
-                [COUNTING, SKIPPED]
-                    .into_iter()
-                    .filter_map(|name| ebpf.program(name)?.fd().ok()?.try_clone().ok())
-                    .collect(),
+                ebpf.program(COUNTING)
+                    .and_then(|program| program.fd().ok()?.try_clone().ok()),
             ),
         }
     }
 
     fn pinned(pins: &Pins, object: u64) -> Self {
-        let fd = |name| {
-            let program = BtfTracePoint::from_pin(pins.program(name, object)).ok()?;
-            program.fd().ok()?.try_clone().ok()
-        };
-        Self([COUNTING, SKIPPED].into_iter().filter_map(fd).collect())
+        let program = BtfTracePoint::from_pin(pins.program(COUNTING, object)).ok();
+        Self(program.and_then(|program| program.fd().ok()?.try_clone().ok()))
     }
 
-    /// How often the kernel has skipped each of the two, since it was loaded.
-    pub fn skipped(&self) -> [u64; 2] {
-        let mut skipped = [0; 2];
-        for (skipped, fd) in skipped.iter_mut().zip(&self.0) {
-            *skipped = misses(fd.as_fd().as_raw_fd());
-        }
-        skipped
+    /// How often, since it was loaded.
+    pub fn skipped(&self) -> u64 {
+        self.0.as_ref().map_or(0, |fd| misses(fd.as_fd().as_raw_fd()))
     }
 }
 
-/// The same for the object that this one replaces.
-pub fn skipped_before(Pinned { pins, object }: Pinned<'_>) -> Option<[u64; 2]> {
-    let others = pins.other_objects(object).ok()?;
-    let other = others
+/// The same for the objects that this one replaces.
+pub fn skipped_before(Pinned { pins, object }: Pinned<'_>) -> u64 {
+    let others = pins.other_objects(object).unwrap_or_default();
+    let skipped = others
         .into_iter()
-        .find(|&other| pins.program(COUNTING, other).exists())?;
-    Some(CountingPrograms::pinned(pins, other).skipped())
+        .map(|other| CountingProgram::pinned(pins, other).skipped());
+    skipped.sum()
 }
 
 /// `recursion_misses` of a program; 0 on kernels that do not count it.

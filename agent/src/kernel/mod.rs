@@ -14,8 +14,8 @@ use aya::{
     programs::{Iter, ProgramError},
 };
 use flowskew_agent_ebpf::{
-    Address, AgentMemory, Flow, LedgerKey, LedgerValue, PROTOCOL_UDP, Settings, UdpFlow, UdpFlowKey, UnservedKey,
-    WatchedKey, source_class,
+    Address, AgentMemory, Flow, Handled, LedgerKey, LedgerValue, PROTOCOL_UDP, Settings, UdpFlow, UdpFlowKey,
+    UnservedKey, WatchedKey, source_class,
 };
 
 use crate::{degradation::Degradation, doors};
@@ -43,13 +43,14 @@ pub struct Kernel {
     flows: HashMap<MapData, u64, Flow>,
     udp_flows: HashMap<MapData, UdpFlowKey, UdpFlow>,
     losses: PerCpuArray<MapData, u64>,
+    handled: PerCpuArray<MapData, Handled>,
     watched: HashMap<MapData, WatchedKey, u8>,
     classes: LpmTrie<MapData, Address, u8>,
     front_doors: HashMap<MapData, WatchedKey, u8>,
     unserved: HashMap<MapData, UnservedKey, u64>,
     settings: Array<MapData, Settings>,
     memory: Array<MapData, AgentMemory>,
-    counting: attach::CountingPrograms,
+    counting: attach::CountingProgram,
     udp: attach::UdpHook,
     cgroup_root: Option<PathBuf>,
     origin: Origin,
@@ -122,9 +123,17 @@ impl Kernel {
 
     /// Looks how often the kernel has skipped the counting programs.
     pub fn note_skipped(&mut self) -> Result<(), KernelError> {
-        let mut memory = self.memory()?;
-        memory.note_skipped(self.counting.skipped());
-        self.remember(memory)
+        let memory = self.memory()?;
+        // In this order: what was skipped until now has been taken when that is read.
+        let skipped = memory.skipped_before + self.counting.skipped();
+        let handled = self
+            .handled
+            .get(&0, 0)
+            .map_err(|error| KernelError::Map { map: "HANDLED", error })?;
+        let taken = handled.iter().map(|handled| handled.taken).sum();
+        // What neither program has handled is lost; more can be taken meanwhile than was skipped before.
+        let recursion = skipped.saturating_sub(taken).max(memory.recursion);
+        self.remember(AgentMemory { recursion, ..memory })
     }
 
     /// Where the program that counts UDP is attached when it is needed: the sockets of this cgroup and those below.

@@ -96,7 +96,10 @@ impl Pins {
     /// Ends the programs of other objects than this, but for that of one hook: the newest alone counts.
     pub fn remove_other_objects(&self, object: u64, but: &str) -> Result<(), PinError> {
         let keep = self.other_links(but, object)?;
-        for path in entries(&self.own)? {
+        let mut pins = entries(&self.own)?;
+        // The second program of a hook before the first: alone it would take what the new first one handles.
+        pins.sort_by(|a, b| b.cmp(a));
+        for path in pins {
             if object_of(&path).is_some_and(|other| other != object) && !keep.contains(&path) {
                 fs::remove_file(&path).map_err(PinError::io(&path))?;
             }

@@ -36,7 +36,7 @@ pub struct KernelLosses {
     pub unserved_full: u64,
     /// Datagrams of flows that found UDP_FLOWS full.
     pub udp_flows_full: u64,
-    /// Steps of sockets that the kernel may have kept from the programs: at most this many.
+    /// Steps of sockets that the kernel has kept from both programs that count: each may be an open or a close.
     pub recursion: u64,
 }
 

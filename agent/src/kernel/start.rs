@@ -9,7 +9,7 @@ use flowskew_agent_ebpf::AgentMemory;
 
 use super::{
     Kernel, KernelError,
-    attach::{self, CountingPrograms, Pinned, UdpHook},
+    attach::{self, CountingProgram, Pinned, UdpHook},
     now_ms, object,
     offsets::{self, Layout},
     pins::{self, Pins},
@@ -105,7 +105,7 @@ impl Kernel {
         let layout = offsets::resolve()?;
         let mut ebpf = load(object, sizes.kernel_log, map_sizes, page, pins, &layout)?;
         let degradations = attach::attach(&mut ebpf, &btf, pinned, layout.tells_drop_reasons)?;
-        let mut skipped_before = None;
+        let mut skipped_before = 0;
         if let Some(pinned) = pinned {
             // Only now: until here the programs of an older agent have counted.
             skipped_before = attach::skipped_before(pinned);
@@ -119,13 +119,14 @@ impl Kernel {
             flows: take_map(&mut ebpf, "FLOWS")?,
             udp_flows: take_map(&mut ebpf, "UDP_FLOWS")?,
             losses: take_map(&mut ebpf, "LOSSES")?,
+            handled: take_map(&mut ebpf, "HANDLED")?,
             watched: take_map(&mut ebpf, "WATCHED")?,
             classes: take_map(&mut ebpf, "CLASSES")?,
             front_doors: take_map(&mut ebpf, "FRONT_DOORS")?,
             unserved: take_map(&mut ebpf, "UNSERVED")?,
             settings: take_map(&mut ebpf, "SETTINGS")?,
             memory: take_map(&mut ebpf, MEMORY)?,
-            counting: CountingPrograms::running(&ebpf, pinned),
+            counting: CountingProgram::running(&ebpf, pinned),
             udp: UdpHook::new(pinned),
             cgroup_root: None,
             ebpf,
@@ -144,11 +145,9 @@ impl Kernel {
                 sizes: map_sizes,
                 ..AgentMemory::default()
             })?;
-        } else if let Some(skipped) = skipped_before {
+        } else if skipped_before > 0 {
             let mut memory = kernel.memory()?;
-            memory.note_skipped(skipped);
-            // Our own programs begin at zero.
-            memory.skipped = [0; 2];
+            memory.skipped_before += skipped_before;
             kernel.remember(memory)?;
         }
         Ok(kernel)

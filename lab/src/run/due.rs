@@ -34,7 +34,7 @@ pub async fn losses_due(
             && let Some(room) = agents.max_flows
         {
             let open = flows_of_the_machine().await?;
-            of_node.insert(word(LossKind::FlowsFull), untracked(seen, open, room.get()));
+            of_node.insert(word(LossKind::FlowsFull), untracked(seen, node, open, room.get()));
         }
         if exact(LossKind::RingFull)
             && let Some(read) = page.total("flowskew_agent_events_total")
@@ -49,19 +49,27 @@ fn word(kind: LossKind) -> String {
     kind.word().to_owned()
 }
 
-/// Each agent tracks the flows of the whole machine, as many as it has room for.
-fn untracked(seen: &Observation, others: u64, room: u64) -> u64 {
+/// Each agent tracks the flows of the whole machine, as many as it has room for; it has none left. Those that it does not
+/// track are open, or have closed since.
+fn untracked(seen: &Observation, node: &str, others: u64, room: u64) -> u64 {
     let of_pods: u64 = seen.pods.iter().map(|pod| pod.truth.established).sum();
-    (of_pods + others).saturating_sub(room)
+    (of_pods + others).saturating_sub(room) + closed_untracked(seen, node)
 }
 
 /// An agent is told each open and each close at the endpoints of its node, but for closes of flows that it does not track.
 fn untold(seen: &Observation, node: &str, read: u64) -> u64 {
-    let pods = seen.pods.iter().filter(|pod| pod.node == node);
-    let events: u64 = pods.map(|pod| pod.truth.opened + pod.truth.closed).sum();
+    let pods = || seen.pods.iter().filter(|pod| pod.node == node);
+    let opened: u64 = pods().map(|pod| pod.truth.opened).sum();
+    let closed: u64 = pods().map(|pod| pod.truth.closed).sum();
+    (opened + closed.saturating_sub(closed_untracked(seen, node))).saturating_sub(read)
+}
+
+fn closed_untracked(seen: &Observation, node: &str) -> u64 {
     let losses = seen.agent_losses.get(node);
-    let not_tracked = losses.and_then(|kinds| kinds.get(LossKind::OrphanClose.word()));
-    events.saturating_sub(not_tracked.copied().unwrap_or(0) + read)
+    losses
+        .and_then(|kinds| kinds.get(LossKind::OrphanClose.word()))
+        .copied()
+        .unwrap_or(0)
 }
 
 /// Flows that came to programs of the lab and of the product: aggregator, agents, API.
@@ -97,8 +105,12 @@ mod tests {
     #[test]
     fn what_is_open_and_has_no_room_is_not_tracked() {
         // 20 and 70 flows are open.
-        assert_eq!(untracked(&seen(), 4, 64), 30);
-        assert_eq!(untracked(&seen(), 4, 200), 0);
+        let mut seen = seen();
+        assert_eq!(untracked(&seen, "b", 4, 64), 30);
+        assert_eq!(untracked(&seen, "b", 4, 200), 0);
+        let closed = BTreeMap::from([("orphan_close".to_owned(), 5)]);
+        seen.agent_losses.insert("b".to_owned(), closed);
+        assert_eq!(untracked(&seen, "b", 4, 64), 35);
     }
 
     #[test]

@@ -165,6 +165,7 @@ fn flow_of<const CHECKED: bool>(sk: AnySock<CHECKED>, opened_at_ns: u64) -> Flow
         opened_at_ns,
         client_port: ends.client_port,
         source_class: class_of(ends.client),
-        padding: [0; 5],
+        padding: 0,
+        padding_word: 0,
     }
 }

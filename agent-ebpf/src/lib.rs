@@ -86,7 +86,9 @@ pub struct LedgerKey {
     /// IP protocol number.
     pub protocol: u8,
     /// Zero.
-    pub padding: [u8; 5],
+    pub padding: u8,
+    /// Zero. Words, since the compiler clears a row of bytes with a call.
+    pub padding_word: u32,
 }
 
 impl LedgerKey {
@@ -139,7 +141,9 @@ pub struct Flow {
     /// [`source_class`] at the moment it opened.
     pub source_class: u8,
     /// Zero.
-    pub padding: [u8; 5],
+    pub padding: u8,
+    /// Zero. Words, since the compiler clears a row of bytes with a call.
+    pub padding_word: u32,
 }
 
 /// Key of WATCHED: an endpoint whose single flows are of interest. The value is a `u8`, always 1.

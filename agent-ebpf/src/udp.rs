@@ -38,7 +38,9 @@ fn opened(key: &UdpFlowKey, now: u64) {
         opened_at_ns: now,
         last_at_ns: now,
         source_class: class_of(key.client),
-        padding: [0; 7],
+        padding: 0,
+        padding_half: 0,
+        padding_word: 0,
     };
     let Some(counters) = Counters::find_or_insert(&key.key, flow.source_class) else {
         count_loss(loss::LEDGER_FULL);
@@ -97,6 +99,7 @@ fn told(key: &UdpFlowKey, flow: &UdpFlow) -> Flow {
         opened_at_ns: flow.opened_at_ns,
         client_port: key.client_port,
         source_class: flow.source_class,
-        padding: [0; 5],
+        padding: 0,
+        padding_word: 0,
     }
 }

@@ -16,6 +16,8 @@ use tokio::sync::mpsc;
 pub struct EventMetrics {
     /// Seconds from open to close of flows of watched endpoints that were seen to open.
     pub duration: Family<CauseLabel, Histogram, fn() -> Histogram>,
+    /// Records that were read. Together with those that found the ring full they are all that there were.
+    pub read: Counter,
     /// Records that could not be read: the programs and the agent were built from different sources.
     pub malformed: Counter,
 }
@@ -61,6 +63,7 @@ impl Default for EventMetrics {
     fn default() -> Self {
         Self {
             duration: Family::new_with_constructor(durations),
+            read: Counter::default(),
             malformed: Counter::default(),
         }
     }
@@ -93,6 +96,7 @@ fn take(record: &[u8], metrics: &EventMetrics, sinks: &mut [Sink]) {
         metrics.malformed.inc();
         return;
     };
+    metrics.read.inc();
     observe(&event, metrics);
     for sink in sinks {
         sink(&event);
@@ -151,13 +155,15 @@ mod tests {
                     cgroup_id,
                     port: 80,
                     protocol: PROTOCOL_TCP,
-                    padding: [0; 5],
+                    padding: 0,
+                    padding_word: 0,
                 },
                 client: [2; 16],
                 opened_at_ns: 3,
                 client_port: 4,
                 source_class: 1,
-                padding: [0; 5],
+                padding: 0,
+                padding_word: 0,
             },
             at_ns: 5,
             kind,

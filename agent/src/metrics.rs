@@ -94,6 +94,11 @@ pub fn render(published: &Published, events: &EventMetrics) -> Result<String, st
         events.duration.clone(),
     );
     registry.register(
+        "flowskew_agent_events",
+        "Records of single flows that were read from the kernel's ring",
+        events.read.clone(),
+    );
+    registry.register(
         "flowskew_agent_malformed_events",
         "Records of the kernel's ring that could not be read",
         events.malformed.clone(),
@@ -314,7 +319,8 @@ mod tests {
             cgroup_id,
             port: 80,
             protocol: PROTOCOL_TCP,
-            padding: [0; 5],
+            padding: 0,
+            padding_word: 0,
         }
     }
 

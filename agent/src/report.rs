@@ -199,7 +199,8 @@ mod tests {
             cgroup_id: 1,
             port: 1,
             protocol: 6,
-            padding: [0; 5],
+            padding: 0,
+            padding_word: 0,
         };
         let large = Observation {
             kernel: Snapshot {

@@ -197,13 +197,15 @@ fn flow(local: SocketAddr, peer: SocketAddr, protocol: u8) -> Flow {
             cgroup_id: 1,
             port: local.port(),
             protocol,
-            padding: [0; 5],
+            padding: 0,
+            padding_word: 0,
         },
         client: mapped(peer),
         opened_at_ns: 1,
         client_port: peer.port(),
         source_class: source_class::EXTERNAL,
-        padding: [0; 5],
+        padding: 0,
+        padding_word: 0,
     }
 }
 

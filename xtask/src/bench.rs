@@ -14,24 +14,25 @@ use crate::{ebpf, setup, shell};
 #[derive(Debug, Subcommand)]
 pub enum Bench {
     /// What the kernel programs cost: time per open and close, connections per second, processor time, memory
-    Kernel(Kernel),
-}
+    #[command(
+        long_about = "What the kernel programs cost: time per open and close, connections per second, processor time, memory.
 
-/// Options of the benchmark of the kernel programs.
-#[derive(Debug, Args)]
-#[command(
-    long_about = "What the kernel programs cost: time per open and close, connections per second, processor time, memory.
-
-Real connections, on loopback in a network namespace of its own, seen by the agent, an empty program, tcplife, a bpftrace
-script and conntrack in turn; ratios are taken within each round. Needs root. On a machine that does other work nanoseconds
-and rates are noisy, ratios less so. Nothing stays behind, also after Ctrl-C. Exits 1 if a goal is missed.",
-    after_help = "Examples:
+Real connections, on loopback in a network namespace of its own, seen by the agent, an empty program, tcplife, a \
+                      bpftrace script and conntrack in turn; ratios are taken within each round. Needs root. On a machine \
+                      that does other work nanoseconds and rates are noisy, ratios less so. Nothing stays behind, also \
+                      after Ctrl-C. Exits 1 if a goal is missed.",
+        after_help = "Examples:
   cargo xtask bench kernel                      all figures, about 12 minutes
   cargo xtask bench kernel --quick              shows that all can be measured, in half a minute; no goals
   cargo xtask bench kernel --rounds 40          narrower intervals
   cargo xtask bench kernel --json /tmp/k.json   figures, and the samples of each round
   cargo xtask bench kernel --write-docs         also writes docs/benchmarks.md"
-)]
+    )]
+    Kernel(Kernel),
+}
+
+/// Options of the benchmark of the kernel programs.
+#[derive(Debug, Args)]
 pub struct Kernel {
     /// Measure each figure once, in short, with an unoptimised agent; hold nothing against the goals
     #[arg(long)]

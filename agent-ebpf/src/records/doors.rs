@@ -18,7 +18,9 @@ pub struct DoorKey {
     /// [`crate::source_class`] at the moment they opened.
     pub source_class: u8,
     /// Zero.
-    pub padding: [u8; 5],
+    pub padding: u8,
+    /// Zero. Words, since the compiler clears a row of bytes with a call.
+    pub padding_word: u32,
 }
 
 /// Value of DOORS.

@@ -27,7 +27,11 @@ pub struct UdpFlow {
     /// [`crate::source_class`] at the moment it opened.
     pub source_class: u8,
     /// Zero.
-    pub padding: [u8; 7],
+    pub padding: u8,
+    /// Zero.
+    pub padding_half: u16,
+    /// Zero.
+    pub padding_word: u32,
 }
 
 const _: () = assert!(size_of::<UdpFlowKey>() == 56);

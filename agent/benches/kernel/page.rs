@@ -12,8 +12,8 @@ pub fn render(results: &Results, goals: &[Goal]) -> String {
     format!(
         "# Benchmarks of the kernel programs
 
-Written by `cargo xtask bench kernel --write-docs`; run it to have the figures of your machine. Ratios are comparable between
-machines, nanoseconds and connections per second are not.
+Written by `cargo xtask bench kernel --write-docs`; run it to have the figures of your machine. Compare ratios:
+nanoseconds and connections per second are those of this machine, and of what else it did.
 
 - Machine: {processor}, {processors} processors, {memory:.0} GB, {architecture}, Linux {kernel}. Load average before the \
 start: {load}.
@@ -25,8 +25,8 @@ counted, and told to the agent one by one. *Nothing watched*: it has no assignme
 - Figures are medians over rounds; in parentheses the interval that holds the true median with 95 % confidence. *To those
 without* and *to the cheaper peer* are ratios within one round.
 - Time in the programs: BPF statistics of the kernel, which include the cost of taking them (see the empty program). {cost_rounds}
-rounds; in each, every contender sees {cost_cycles} times {cost_flows} flows open, then close. All programs of a contender
-together. The time outside of programs, such as that of the tracepoint itself, is not in it; connections per second contain it.
+rounds; in each, every contender sees {cost_cycles} times {cost_flows} flows open, then close. Caches are as the load leaves
+them. All programs of a contender count. The time outside of programs, such as that of the tracepoint itself, is not in it; connections per second contain it.
 - Connections per second: {rate_rounds} rounds of {slice:.2} s with each contender, and as long before and after without.
 - Memory: entries of FLOWS are synthetic, written from outside. Sizes of maps are the kernel's own account (`memlock`), which
 leaves out what its allocator rounds up; the last column has that, and all else that happened on the machine.

@@ -32,16 +32,19 @@ fn goals_table(goals: &[Goal]) -> Table {
     for goal in goals {
         let bound = if goal.at_most { "at most" } else { "at least" };
         let verdict = match (goal.met, goal.figure) {
-            (Some(true), _) => "pass",
-            (Some(false), _) => "FAIL",
-            (None, Some(_)) => "too short to say",
-            (None, None) => "NOT MEASURED",
+            (Some(met), Some(figure)) => {
+                let word = if met { "pass" } else { "FAIL" };
+                let reaches_over = figure.low < goal.limit && goal.limit < figure.high;
+                format!("{word}{}", if reaches_over { ", but too noisy to be sure" } else { "" })
+            }
+            (_, Some(_)) => "too short to say".into(),
+            (_, None) => "NOT MEASURED".into(),
         };
         table.add_row([
             goal.what.clone(),
             format!("{bound} {}", goal.limit),
             goal.figure.map_or_else(|| "-".into(), ratio),
-            verdict.into(),
+            verdict,
         ]);
     }
     table

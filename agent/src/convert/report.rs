@@ -174,7 +174,8 @@ mod tests {
             cgroup_id: 7,
             port: 8883,
             protocol: PROTOCOL_TCP,
-            padding: [0; 5],
+            padding: 0,
+            padding_word: 0,
         };
         let mut value = LedgerValue::default();
         value.classes[1] = ClassCounts {

@@ -125,13 +125,15 @@ const NO_FLOW: Flow = Flow {
         cgroup_id: 0,
         port: 0,
         protocol: PROTOCOL_TCP,
-        padding: [0; 5],
+        padding: 0,
+        padding_word: 0,
     },
     client: [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1],
     opened_at_ns: 0,
     client_port: 0,
     source_class: 0,
-    padding: [0; 5],
+    padding: 0,
+    padding_word: 0,
 };
 
 /// Moves the calling thread; nothing to do, and no capability needed, if it is there already.

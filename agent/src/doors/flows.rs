@@ -63,7 +63,8 @@ fn key(flow: &Flow, door: FrontDoor) -> DoorKey {
         address: door.address,
         port: door.port,
         source_class: flow.source_class,
-        padding: [0; 5],
+        padding: 0,
+        padding_word: 0,
     }
 }
 

@@ -52,13 +52,15 @@ fn flow(number: u16) -> Flow {
             cgroup_id: 5,
             port: 8_080,
             protocol: PROTOCOL_TCP,
-            padding: [0; 5],
+            padding: 0,
+            padding_word: 0,
         },
         client: [2; 16],
         opened_at_ns: 1_000 + u64::from(number),
         client_port: number,
         source_class: 1,
-        padding: [0; 5],
+        padding: 0,
+        padding_word: 0,
     }
 }
 

@@ -240,7 +240,8 @@ impl Kernel {
                     opened_at_ns: flow.opened_at_ns,
                     client_port: key.client_port,
                     source_class: flow.source_class,
-                    padding: [0; 5],
+                    padding: 0,
+                    padding_word: 0,
                 });
             },
         )?;

@@ -6,10 +6,8 @@ use super::evaluate::Row;
 use super::observe::Observation;
 use crate::scenario::losses::{LossBound, LossKind, LossRule, These};
 
-/// Figures that are no loss in themselves. The scenario ended the pods of the first. The second is a bound on what the kernel
-/// may have skipped, and not small where the agents of many nodes share one; the counts, which are compared, tell whether
-/// it has.
-const NO_LOSS: [&str; 2] = ["flows_on_gone_endpoints", "recursion"];
+/// A figure that is no loss in itself: the scenario ended those pods.
+const NO_LOSS: &str = "flows_on_gone_endpoints";
 
 /// Rows for the losses of agents and reports.
 pub fn rows(rule: &LossRule, seen: &Observation) -> Vec<Row> {
@@ -98,7 +96,7 @@ fn by_reports(seen: &Observation, kind: LossKind) -> Row {
 /// Whatever agents and reports say that they miss, but of some kinds. The silence of an agent that the scenario killed is
 /// none.
 fn others(seen: &Observation, but: &BTreeSet<&str>) -> Vec<String> {
-    let counted = |kind: &str| !but.contains(kind) && !NO_LOSS.contains(&kind);
+    let counted = |kind: &str| !but.contains(kind) && kind != NO_LOSS;
     let kinds = |kinds: &BTreeMap<String, u64>, suffix: &str| -> Vec<String> {
         let kinds = kinds.iter().filter(|(kind, count)| counted(kind) && **count > 0);
         kinds.map(|(kind, count)| format!("{kind} {count}{suffix}")).collect()

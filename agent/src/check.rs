@@ -7,7 +7,7 @@ use flowskew_agent_ebpf::{PROTOCOL_UDP, WatchedKey};
 
 use crate::{
     config::MapSizes,
-    degradation::Degradation,
+    degradation::{Degradation, brief},
     doors::{self, conntrack::Conntrack},
     kernel::{
         Kernel, KernelError,
@@ -83,7 +83,7 @@ fn try_kernel() -> Result<Vec<Degradation>, KernelError> {
     }
     if let Err(error) = kernel.reconcile() {
         let meaning = "flows whose end was not seen stay, and silent UDP flows end only when their client speaks again";
-        note("expiry", meaning, error.to_string());
+        note("expiry", meaning, brief(&error));
     }
     match Cgroups::find(None) {
         Ok(cgroups) => kernel.set_cgroup_root(cgroups.root().to_owned()),

@@ -13,7 +13,7 @@ use rustix::fs::stat;
 use crate::{
     assignment::Assignment,
     config::RunConfig,
-    degradation::Degradation,
+    degradation::{Degradation, brief},
     doors::{self, Doors},
     forgetting::Forgetting,
     kernel::{
@@ -155,7 +155,7 @@ impl Observer {
 
     /// Takes up the flows that are open already. Why it could not, if so.
     pub fn seed(&mut self) -> Result<Option<String>, KernelError> {
-        let failed = self.kernel.seed().err().map(|error| error.to_string());
+        let failed = self.kernel.seed().err().map(|error| brief(&error));
         if let Some(error) = &failed {
             let degradation = seeding_failed(error);
             tracing::warn!("{}", degradation.sentence);
@@ -189,7 +189,10 @@ impl Observer {
     fn note_expiry(&mut self, result: Result<(), KernelError>, meaning: &str) {
         let degradation = result.err().map(|error| Degradation {
             code: "expiry",
-            sentence: format!("{meaning}: {error}; programs can walk over maps since Linux 5.13"),
+            sentence: format!(
+                "{meaning}; programs can walk over maps since Linux 5.13: {}",
+                brief(&error)
+            ),
         });
         if let (Some(new), None) = (&degradation, &self.expiry) {
             tracing::warn!("{}", new.sentence);

@@ -49,7 +49,7 @@ pub struct NodeLosses {
     pub orphan_flow: u64,
     /// Reports dropped by agents; their counts arrived with the next report, later.
     pub reports_dropped: u64,
-    /// Runs of the programs that the kernel skipped: each may be an open or a close that is not counted.
+    /// Events that the kernel kept from the programs: each may be an open or a close that is not counted.
     pub recursion: u64,
     /// Flows that a periodic check found gone: `established` was too high by up to this many until then.
     pub corrected: u64,

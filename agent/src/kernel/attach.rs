@@ -14,7 +14,7 @@ use aya::{
 };
 
 use super::{KernelError, pins::Pins, program};
-use crate::degradation::Degradation;
+use crate::degradation::{Degradation, brief};
 
 /// A program at a tracepoint.
 struct Hook {
@@ -88,7 +88,7 @@ pub fn attach(
         } else {
             match attach_hook(ebpf, btf, hook, pinned) {
                 Err(error) if hook.without.is_none() => return Err(error),
-                result => result.map_err(|error| error.to_string()),
+                result => result.map_err(|error| brief(&error)),
             }
         };
         if let (Err(error), Some(without)) = (result, hook.without) {

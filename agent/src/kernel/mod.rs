@@ -18,7 +18,10 @@ use flowskew_agent_ebpf::{
     UnservedKey, WatchedKey, source_class,
 };
 
-use crate::{degradation::Degradation, doors};
+use crate::{
+    degradation::{Degradation, brief},
+    doors,
+};
 
 mod attach;
 mod batch;
@@ -151,7 +154,7 @@ impl Kernel {
             return self.udp.detach();
         }
         let attached = match &self.cgroup_root {
-            Some(root) => self.udp.attach(&mut self.ebpf, root).map_err(|error| error.to_string()),
+            Some(root) => self.udp.attach(&mut self.ebpf, root).map_err(|error| brief(&error)),
             None => Err("no cgroup v2 hierarchy is mounted; name one with --cgroup-root".to_owned()),
         };
         if let Err(error) = attached {

@@ -3,8 +3,8 @@
 //!
 //! The node's connection tracking knows: the direction in which the endpoint answers, as the endpoint sees it, names
 //! the entry, and the entry names what the client dialled. An endpoint that is its own front door was dialled directly.
-//! The way of a flow: [`flows`] remembers it, [`sample`] says whether it is looked up, the thread of [`worker`] asks
-//! [`conntrack`], [`counts`] counts it, and [`memory`] keeps the counts for the agent after this one.
+//! The way of a flow: `flows` remembers it, `sample` says whether it is looked up, the thread of `worker` asks
+//! [`conntrack`], `counts` counts it, and [`memory`] keeps the counts for the agent after this one.
 //!
 //! Who reads the ring never waits for a look-up: what opens is put into a bounded sample, and drawn from it ten times a
 //! second. Entries in a zone of connection tracking other than the usual one are not found.

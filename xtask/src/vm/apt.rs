@@ -38,9 +38,9 @@ pub fn kernel_packages(kernel: &Kernel, folder: &Path) -> Result<Vec<Package>> {
         bail!("{KEYRING} is missing: install the package debian-archive-keyring");
     }
     let apt = Apt::new(&folder.join("apt"))?;
-    let mut problems = String::new();
+    let mut problems = Vec::new();
     for mirror in [machine_mirror(), archive()] {
-        problems += &apt.update(&sources(kernel, &mirror))?;
+        problems.push(apt.update(&sources(kernel, &mirror))?);
         let names = apt.dependencies()?;
         if !names.is_empty() {
             return apt
@@ -48,7 +48,7 @@ pub fn kernel_packages(kernel: &Kernel, folder: &Path) -> Result<Vec<Package>> {
                 .with_context(|| format!("cannot download the kernel of {}", kernel.suite));
         }
     }
-    bail!("no mirror has {PACKAGE} of {}: {}", kernel.suite, problems.trim_end())
+    bail!("no mirror has {PACKAGE} of {}: {}", kernel.suite, problems.join("; "))
 }
 
 /// Where releases are that no mirror has any more.
@@ -170,12 +170,10 @@ fn configuration(folder: &Path) -> String {
     )
 }
 
-/// apt's lines of warnings and errors.
+/// What apt could not do, in one line. That it then used what it had is none of it.
 fn complaints(text: &str) -> String {
-    text.lines()
-        .filter(|line| line.starts_with("E:") || line.starts_with("W:"))
-        .map(|line| format!("{line}\n"))
-        .collect()
+    let failure = |line: &&str| line.starts_with("E:") || line.starts_with("W: Failed");
+    text.lines().filter(failure).collect::<Vec<_>>().join("; ")
 }
 
 /// The names of packages of a kernel in the output of `apt-cache depends`: not what the packages need beside it, and not

@@ -4,6 +4,7 @@
 mod apt;
 mod build;
 mod event;
+mod grid;
 pub mod init;
 pub mod kernels;
 mod limits;

@@ -354,6 +354,7 @@ fn above_the_limit_the_coverage_adds_up() {
     let doors = Doors::start(net.settings(50), Kept::default()).expect("starts");
     let mut flows = net.dial(&listener, ONE, 100);
     flows.extend(net.dial(&listener, TWO, 100));
+    let begun = Instant::now();
     let mut sink = doors.sink();
     for (flow, ..) in &flows {
         sink(&event(flow, event_kind::OPENED));
@@ -370,7 +371,10 @@ fn above_the_limit_the_coverage_adds_up() {
         counts(&snapshot, DIRECT, PROTOCOL_TCP, TWO),
     );
     assert_eq!(one.0 + two.0, snapshot.coverage.found);
-    assert_eq!(snapshot.coverage.found + snapshot.coverage.not_found, 50);
+    // One second's allowance, and what has come on top until all was drawn.
+    let most = 50 + (50.0 * begun.elapsed().as_secs_f64()).ceil() as u64;
+    let looked_up = snapshot.coverage.found + snapshot.coverage.not_found;
+    assert!((50..=most).contains(&looked_up), "{looked_up} of 50 to {most}");
     // Each has about 25; so far from it is less likely than one in a million.
     assert!(
         one.0 > 7 && two.0 > 7,

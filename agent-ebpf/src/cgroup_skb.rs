@@ -2,7 +2,7 @@
 //! Attached only while an endpoint of UDP is watched.
 
 use aya_ebpf::{EbpfContext, helpers::generated::bpf_skb_cgroup_id, macros::cgroup_skb, programs::SkBuffContext};
-use flowskew_agent_ebpf::{LedgerKey, PROTOCOL_UDP, UdpFlowKey, WatchedKey};
+use flowskew_agent_ebpf::{LedgerKey, PROTOCOL_UDP, UdpFlowKey};
 
 use crate::{
     event::is_watched,
@@ -17,12 +17,7 @@ const PASS: i32 = 1;
 pub fn cgroup_skb(ctx: SkBuffContext) -> i32 {
     if let Some(packet) = packet::read(&Buffer(&ctx))
         && packet.protocol == PROTOCOL_UDP
-        && is_watched(&WatchedKey {
-            address: packet.destination,
-            port: packet.destination_port,
-            protocol: PROTOCOL_UDP,
-            padding: 0,
-        })
+        && is_watched(&packet.dialled())
     {
         udp::arrived(&UdpFlowKey {
             key: LedgerKey {

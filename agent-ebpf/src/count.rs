@@ -11,12 +11,9 @@ use crate::{
     class::class_of,
     event::{boot_ns, tell},
     ledger::Counters,
-    maps::{FLOWS, count_loss, flows_have_overflowed, note_flows_overflow},
+    maps::{EEXIST, FLOWS, count_loss, flows_have_overflowed, note_flows_overflow},
     sock::{AnySock, Sock, Suspect, TCP_ESTABLISHED, TCP_SYN_RECV},
 };
-
-/// errno of an insert that found the key.
-const EEXIST: i32 = -17;
 
 /// A passive socket became established.
 ///
@@ -33,7 +30,7 @@ pub fn opened(sk: Sock) {
     match FLOWS.insert(sk.id(), flow, BPF_NOEXIST.into()) {
         Ok(()) => {}
         Err(EEXIST) => {
-            if !replaces_leftover(sk.id(), &flow) {
+            if !replaces_leftover(sk, &flow) {
                 return;
             }
         }
@@ -49,16 +46,15 @@ pub fn opened(sk: Sock) {
 /// The kernel reuses the addresses of its sockets. If FLOWS holds another flow at this one, that flow's end was not seen: it
 /// is taken out of the gauge, and makes room. False if it is the same flow, counted already.
 #[inline(always)]
-fn replaces_leftover(id: u64, flow: &Flow) -> bool {
+fn replaces_leftover(sk: Sock, flow: &Flow) -> bool {
     // SAFETY: the value is copied at once; should it be freed meanwhile, the removal below fails.
-    if let Some(leftover) = (unsafe { FLOWS.get(id) }).copied() {
-        let same_client = leftover.client == flow.client && leftover.client_port == flow.client_port;
-        if same_client && leftover.key == flow.key {
+    if let Some(leftover) = (unsafe { FLOWS.get(sk.id()) }).copied() {
+        if sk.is_of(&leftover) {
             return false;
         }
-        end_unseen(id, &leftover, loss::ORPHAN_FLOW);
+        end_unseen(sk.id(), &leftover, loss::ORPHAN_FLOW);
     }
-    let _ = FLOWS.insert(id, flow, BPF_ANY.into());
+    let _ = FLOWS.insert(sk.id(), flow, BPF_ANY.into());
     true
 }
 
@@ -94,11 +90,9 @@ pub fn reconcile(id: u64, flow: &Flow) {
     let sk = Suspect::of_id(id);
     let state = sk.state();
     // A flow is in FLOWS a moment before its socket's state is ESTABLISHED.
-    if sk.is_tcp() && (state == TCP_ESTABLISHED || state == TCP_SYN_RECV) {
-        let ends = sk.endpoints();
-        if ends.client == flow.client && ends.client_port == flow.client_port && ends.key == flow.key {
-            return;
-        }
+    let is_open = sk.is_tcp() && (state == TCP_ESTABLISHED || state == TCP_SYN_RECV);
+    if is_open && sk.is_of(flow) {
+        return;
     }
     end_unseen(id, flow, loss::CORRECTED);
 }

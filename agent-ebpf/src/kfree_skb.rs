@@ -7,9 +7,13 @@
 use core::ffi::c_void;
 
 use aya_ebpf::{
-    Global, bindings::BPF_ANY, helpers::bpf_probe_read_kernel, macros::btf_tracepoint, programs::BtfTracePointContext,
+    Global,
+    bindings::{BPF_ANY, BPF_NOEXIST},
+    helpers::bpf_probe_read_kernel,
+    macros::btf_tracepoint,
+    programs::BtfTracePointContext,
 };
-use flowskew_agent_ebpf::{AttemptKey, PROTOCOL_TCP, UnservedKey, WatchedKey, loss, unserved_reason};
+use flowskew_agent_ebpf::{AttemptKey, PROTOCOL_TCP, UnservedKey, loss, unserved_reason};
 
 use crate::{
     class::class_of,
@@ -76,12 +80,7 @@ fn dropped(skb: *const c_void, reason: u8) {
             _ => return,
         }
     }
-    let dialled = WatchedKey {
-        address: packet.destination,
-        port: packet.destination_port,
-        protocol: packet.protocol,
-        padding: 0,
-    };
+    let dialled = packet.dialled();
     let known = if reason == unserved_reason::DROPPED {
         // SAFETY: only its presence matters.
         unsafe { FRONT_DOORS.get(dialled) }.is_some()
@@ -115,7 +114,7 @@ fn attempted(attempt: &AttemptKey) {
     }
     if UNSERVED.get_ptr(attempt.unserved).is_none() {
         // Another CPU may have been first: then this fails, and the look-up finds theirs.
-        let _ = UNSERVED.insert(attempt.unserved, 0, aya_ebpf::bindings::BPF_NOEXIST.into());
+        let _ = UNSERVED.insert(attempt.unserved, 0, BPF_NOEXIST.into());
     }
     match UNSERVED.get_ptr_mut(attempt.unserved) {
         // SAFETY: the value of the map, aligned to 8 bytes, changed by this instruction only.

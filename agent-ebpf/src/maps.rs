@@ -10,6 +10,9 @@ use flowskew_agent_ebpf::{
     MAX_DOORS, Settings, UdpFlow, UdpFlowKey, UnservedKey, WatchedKey, loss,
 };
 
+/// errno of an insert that found the key.
+pub const EEXIST: i32 = -17;
+
 /// Counters by local address, port and cgroup: the figures that everything else is made of.
 #[map]
 pub static LEDGER: HashMap<LedgerKey, LedgerValue> = HashMap::with_max_entries(16_384, BPF_F_NO_PREALLOC);

@@ -1,7 +1,7 @@
 //! Reads the headers of a packet: in, something to read bytes from; out, who talks to whom. IPv6 extension headers are not
 //! followed: such packets are not read.
 
-use flowskew_agent_ebpf::{Address, PROTOCOL_TCP, PROTOCOL_UDP};
+use flowskew_agent_ebpf::{Address, PROTOCOL_TCP, PROTOCOL_UDP, WatchedKey};
 
 use crate::sock::mapped;
 
@@ -15,6 +15,19 @@ pub struct Packet {
     pub protocol: u8,
     /// Where the transport header begins.
     pub transport: u32,
+}
+
+impl Packet {
+    /// Where it goes.
+    #[inline(always)]
+    pub fn dialled(&self) -> WatchedKey {
+        WatchedKey {
+            address: self.destination,
+            port: self.destination_port,
+            protocol: self.protocol,
+            padding: 0,
+        }
+    }
 }
 
 /// Where a packet's bytes come from, counted from its network header.

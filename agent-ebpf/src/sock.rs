@@ -7,7 +7,7 @@
 use core::{ffi::c_void, ptr};
 
 use aya_ebpf::{Global, helpers::bpf_probe_read_kernel};
-use flowskew_agent_ebpf::{Address, LedgerKey, PROTOCOL_TCP};
+use flowskew_agent_ebpf::{Address, Flow, LedgerKey, PROTOCOL_TCP};
 
 /// Declares one offset a line: the name that the agent sets, and the field.
 macro_rules! offsets {
@@ -195,6 +195,13 @@ impl<const CHECKED: bool> AnySock<CHECKED> {
             client,
             client_port: u16::from_be(client_port),
         }
+    }
+
+    /// Whether a flow is this socket's: the same ends, and the same cgroup.
+    #[inline(always)]
+    pub fn is_of(self, flow: &Flow) -> bool {
+        let ends = self.endpoints();
+        ends.client == flow.client && ends.client_port == flow.client_port && ends.key == flow.key
     }
 
     /// cgroup v2 id of the socket: a passive socket has its listener's, and so its pod's.

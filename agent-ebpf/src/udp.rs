@@ -2,17 +2,14 @@
 //! UDP_FLOWS, EVENTS and LOSSES changed. A flow is one 5-tuple until it is silent for the idle time.
 
 use aya_ebpf::bindings::BPF_NOEXIST;
-use flowskew_agent_ebpf::{Flow, UdpFlow, UdpFlowKey, close_cause, event_kind, loss};
+use flowskew_agent_ebpf::{UdpFlow, UdpFlowKey, close_cause, event_kind, loss};
 
 use crate::{
     class::class_of,
     event::{boot_ns, tell},
     ledger::Counters,
-    maps::{UDP_FLOWS, count_loss, settings},
+    maps::{EEXIST, UDP_FLOWS, count_loss, settings},
 };
-
-/// errno of an insert that found the key.
-const EEXIST: i32 = -17;
 
 /// A datagram has arrived at a watched endpoint.
 #[inline(always)]
@@ -49,7 +46,7 @@ fn opened(key: &UdpFlowKey, now: u64) {
     match UDP_FLOWS.insert(key, flow, BPF_NOEXIST.into()) {
         Ok(()) => {
             counters.opened();
-            tell(&told(key, &flow), now, event_kind::OPENED, 0);
+            tell(&key.flow(&flow), now, event_kind::OPENED, 0);
         }
         // Another CPU was first.
         Err(EEXIST) => {}
@@ -87,19 +84,5 @@ fn end(key: &UdpFlowKey, flow: &UdpFlow) {
     if let Some(counters) = Counters::find(&key.key, flow.source_class) {
         counters.closed(close_cause::TIMEOUT);
     }
-    tell(&told(key, flow), boot_ns(), event_kind::CLOSED, close_cause::TIMEOUT);
-}
-
-/// The flow as EVENTS tells it.
-#[inline(always)]
-fn told(key: &UdpFlowKey, flow: &UdpFlow) -> Flow {
-    Flow {
-        key: key.key,
-        client: key.client,
-        opened_at_ns: flow.opened_at_ns,
-        client_port: key.client_port,
-        source_class: flow.source_class,
-        padding: 0,
-        padding_word: 0,
-    }
+    tell(&key.flow(flow), boot_ns(), event_kind::CLOSED, close_cause::TIMEOUT);
 }

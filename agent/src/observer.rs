@@ -50,6 +50,8 @@ pub struct Observer {
     standing: Vec<Degradation>,
     seeding: Option<Degradation>,
     expiry: Option<Degradation>,
+    /// The kernel does not take programs that walk over maps.
+    walks_refused: bool,
     /// Where Services can be dialled: attempts elsewhere are history.
     front_doors: HashSet<WatchedKey>,
 }
@@ -122,6 +124,7 @@ impl Observer {
             standing,
             seeding: seeding_is_partial(),
             expiry: None,
+            walks_refused: false,
             front_doors: HashSet::new(),
         };
         if observer.kernel.memory()?.seeded == SEEDING_FAILED {
@@ -172,13 +175,18 @@ impl Observer {
 
     /// Looks for flows whose end was not seen, in the kernel's table and among the doors.
     pub fn reconcile(&mut self) -> Result<(), KernelError> {
-        let reconciled = self.kernel.reconcile();
-        self.note_expiry(reconciled, "flows whose end was not seen stay in 'established'");
+        if !self.walks_refused {
+            let reconciled = self.kernel.reconcile();
+            self.note_expiry(reconciled, "flows whose end was not seen stay in 'established'");
+        }
         self.reconcile_doors()
     }
 
     /// Closes UDP flows that are silent.
     pub fn expire(&mut self) {
+        if self.walks_refused {
+            return;
+        }
         let expired = self.kernel.expire();
         self.note_expiry(
             expired,
@@ -187,6 +195,8 @@ impl Observer {
     }
 
     fn note_expiry(&mut self, result: Result<(), KernelError>, meaning: &str) {
+        // A program that was refused once is refused again, at the price of its verification.
+        self.walks_refused = matches!(result, Err(KernelError::Program { .. }));
         let degradation = result.err().map(|error| Degradation {
             code: "expiry",
             sentence: format!(

@@ -6,9 +6,7 @@ mod common;
 use std::{
     collections::{HashMap, HashSet},
     convert::Infallible,
-    fs::File,
     net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket},
-    os::fd::AsFd,
     path::{Path, PathBuf},
     process::Command,
     sync::{Arc, Mutex},
@@ -20,7 +18,7 @@ use aya::{
     EbpfLoader,
     maps::{MapData, MapError},
 };
-use common::{BpfFs, endpoint, mapped};
+use common::{BpfFs, endpoint, mapped, netns};
 use flowskew_agent::{
     doors::{
         Answer, Direction, Doors, FrontDoor, Settings, Snapshot,
@@ -33,7 +31,7 @@ use flowskew_agent_ebpf::{
     DoorCoverage, DoorKey, DoorValue, Flow, FlowEvent, LedgerKey, PROTOCOL_TCP, PROTOCOL_UDP, WatchedKey, event_kind,
     source_class,
 };
-use rustix::thread::{CapabilitySet, LinkNameSpaceType, capabilities, move_into_link_name_space, set_capabilities};
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 const POD: &str = "10.77.0.2";
 const POD6: &str = "fd77::2";
@@ -121,14 +119,7 @@ impl Net {
 
     /// Runs something on a thread inside a namespace.
     fn within<T: Send>(&self, part: &str, task: impl FnOnce() -> T + Send) -> T {
-        let file = File::open(self.path(part)).expect("the namespace");
-        thread::scope(|scope| {
-            let thread = scope.spawn(move || {
-                move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).expect("entered");
-                task()
-            });
-            thread.join().expect("no panic")
-        })
+        netns::within(&self.path(part), task)
     }
 
     fn listen(&self) -> TcpListener {

@@ -5,20 +5,16 @@ mod common;
 
 use std::{
     collections::HashMap,
-    fs::File,
     io::Read,
     net::{SocketAddr, TcpListener, TcpStream},
-    os::fd::AsFd,
     path::{Path, PathBuf},
     process::{Command, Output},
-    thread,
     time::Duration,
 };
 
-use common::{SIZES, class_counts, counting, mapped};
+use common::{SIZES, class_counts, counting, mapped, netns};
 use flowskew_agent::doors::{Answer, Direction, FrontDoor, conntrack::Conntrack};
 use flowskew_agent_ebpf::{Flow, close_cause, source_class};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 const CLIENT: &str = "192.0.2.2:0";
 const SERVICE: &str = "203.0.113.1:443";
@@ -97,14 +93,7 @@ impl Net {
 
     /// Runs something on a thread inside a namespace.
     fn within<T: Send>(&self, part: &str, task: impl FnOnce() -> T + Send) -> T {
-        let file = File::open(self.path(part)).expect("the namespace");
-        thread::scope(|scope| {
-            let thread = scope.spawn(move || {
-                move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).expect("entered");
-                task()
-            });
-            thread.join().expect("no panic")
-        })
+        netns::within(&self.path(part), task)
     }
 }
 

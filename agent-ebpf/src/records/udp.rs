@@ -1,6 +1,6 @@
 //! UDP flows: one 5-tuple until it is silent for the idle time.
 
-use crate::{Address, LedgerKey};
+use crate::{Address, Flow, LedgerKey};
 
 /// Key of UDP_FLOWS: one 5-tuple, and the cgroup of the local socket.
 #[repr(C)]
@@ -32,6 +32,22 @@ pub struct UdpFlow {
     pub padding_half: u16,
     /// Zero.
     pub padding_word: u32,
+}
+
+impl UdpFlowKey {
+    /// The flow in the form that flows of TCP have.
+    #[inline(always)]
+    pub fn flow(&self, value: &UdpFlow) -> Flow {
+        Flow {
+            key: self.key,
+            client: self.client,
+            opened_at_ns: value.opened_at_ns,
+            client_port: self.client_port,
+            source_class: value.source_class,
+            padding: 0,
+            padding_word: 0,
+        }
+    }
 }
 
 const _: () = assert!(size_of::<UdpFlowKey>() == 56);

@@ -95,8 +95,14 @@ impl Kernel {
     /// Takes up the flows that are already open, as established but never as opened. Safe to call while flows open and
     /// close; flows that are known are left alone.
     pub fn seed(&mut self) -> Result<(), KernelError> {
-        self.walk("seed_listeners", "task_file")?;
-        self.walk("seed_flows", "task_file")
+        for name in ["seed_listeners", "seed_flows"] {
+            self.walk(name, "task_file")?;
+            let program: &mut Iter = program(&mut self.ebpf, name)?;
+            program
+                .unload()
+                .map_err(|error| KernelError::Program { program: name, error })?;
+        }
+        Ok(())
     }
 
     /// Takes flows out of the gauge whose sockets are gone though nobody saw it, and counts them as corrected.
@@ -237,15 +243,7 @@ impl Kernel {
         batch::visit(
             IterableMap::map(&self.udp_flows).fd().as_fd(),
             &mut |key: &UdpFlowKey, flow: &UdpFlow| {
-                visit(&Flow {
-                    key: key.key,
-                    client: key.client,
-                    opened_at_ns: flow.opened_at_ns,
-                    client_port: key.client_port,
-                    source_class: flow.source_class,
-                    padding: 0,
-                    padding_word: 0,
-                });
+                visit(&key.flow(flow));
             },
         )?;
         Ok(())

@@ -1,6 +1,8 @@
 //! What tests of the kernel programs need of the machine, and real sockets on loopback.
 #![allow(dead_code, reason = "each test binary uses its part of this")]
 
+pub mod netns;
+
 use std::{
     net::{SocketAddr, TcpListener, TcpStream},
     path::{Path, PathBuf},

@@ -134,17 +134,11 @@ fn a_flow_whose_end_was_not_seen_is_taken_out_of_the_gauge() {
     kernel.reconcile().expect("walks");
     assert_eq!(counts(&kernel, address).established, 1, "an open flow stays");
 
-    // The same socket with another client, and an address at which there is no socket: both are none any more.
-    flows
-        .insert(
-            id + 1,
-            Flow {
-                client_port: flow.client_port ^ 1,
-                ..flow
-            },
-            0,
-        )
-        .expect("inserts");
+    // A socket that is open, but with another client than its flow says; and an address at which there is no socket.
+    let (elsewhere, other_address) = listen(Ipv4Addr::new(127, 9, 0, 15));
+    let _other = open(&elsewhere, other_address);
+    let (other, _) = entry_of(&flows, other_address);
+    flows.insert(other, flow, 0).expect("replaces");
     flows.insert(16, flow, 0).expect("inserts");
     kernel.reconcile().expect("walks");
     let after = kernel.snapshot().expect("counters").losses;

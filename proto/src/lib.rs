@@ -1,6 +1,8 @@
 //! The gRPC contract between agents and aggregator, as generated from `flowskew/v1/collector.proto`; the comments there
-//! are the documentation.
+//! are the documentation. And what both sides must compute alike.
 #![forbid(unsafe_code)]
+
+pub mod ages;
 
 /// Version 1 of the contract.
 #[expect(

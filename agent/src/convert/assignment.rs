@@ -111,6 +111,7 @@ mod tests {
                 v1::FrontDoor::default(),
             ],
             report_interval_ms: 0,
+            client_keys: Vec::new(),
         });
         assert_eq!(taken.endpoints.len(), 2);
         assert_eq!(taken.prefixes, HashMap::from([((ADDRESS, 128), source_class::POD)]));

@@ -122,6 +122,7 @@ pub fn losses(kernel: KernelLosses, reports_dropped: u64) -> v1::Losses {
         corrected: kernel.corrected,
         unserved_full: kernel.unserved_full,
         udp_flows_full: kernel.udp_flows_full,
+        activity_dropped: 0,
     }
 }
 

@@ -38,6 +38,7 @@ pub(super) fn verdict(split: &Split, silent: &[&str]) -> BalancerVerdict {
         log_bayes_factor,
         flows: split.flows,
         reason,
+        candidates: Vec::new(),
     };
     let undetermined = |reason| say(BalancerModel::Undetermined, None, reason);
     let Some(leader) = split.leader() else {
@@ -139,6 +140,7 @@ pub(super) fn node_expectations(split: &Split) -> Vec<NodeExpectation> {
         equal_per_node: equal[node],
         weighted: weighted[node],
         single_leader: if leader == Some(node) { 1.0 } else { 0.0 },
+        zone_equal: None,
     };
     (0..split.node_count()).map(of).collect()
 }

@@ -3,7 +3,7 @@
 use super::balancer::lb_reference;
 use super::significance::{REJECT, g_test, same_split, within_node_p_value};
 use super::{Subject, sentences};
-use crate::report::{BalancerModel, Finding, FindingCode, Theil};
+use crate::report::{BalancerModel, Confidence, Finding, FindingCode, Theil};
 
 /// Skew is worth a finding from this peak ratio on. With millions of flows a difference of one percent is more than
 /// chance, and nothing that anybody should act on.
@@ -81,6 +81,8 @@ fn finding(subject: &Subject, code: FindingCode, share_of_skew: Option<f64>, sen
         share_of_skew,
         kind: subject.split.kind,
         flows: subject.split.flows,
+        confidence: Confidence::High,
+        evidence: Vec::new(),
     }
 }
 

@@ -14,6 +14,7 @@
 mod balancer;
 mod evidence;
 mod findings;
+mod input;
 mod sentences;
 mod shares;
 mod significance;
@@ -23,56 +24,16 @@ mod words;
 #[cfg(test)]
 mod tests;
 
-use crate::report::{BalancerModel, BalancerVerdict, Finding, FlowKind, NodeExpectation, Skew};
+pub use input::{
+    AffinityInput, AgesInput, ClientEvent, ClientEventKind, ClientsInput, EndpointInput, FormerEndpoint, HeavyInput,
+    LoadInput, NodeInput, ServiceInput, WindowInput,
+};
+
+use crate::report::{
+    Affinity, BalancerModel, BalancerVerdict, Cause, Clients, Estimate, Finding, FlowKind, NodeExpectation,
+    Persistence, Skew, WindowSkew,
+};
 use shares::Split;
-
-/// One Service port over one window.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ServiceInput {
-    /// "namespace/name", for sentences.
-    pub service: String,
-    /// Length of the window that the new flows cover, for sentences.
-    pub window_seconds: u64,
-    /// Nodes with at least one ready endpoint.
-    pub nodes: Vec<NodeInput>,
-    /// Ready endpoints.
-    pub endpoints: Vec<EndpointInput>,
-}
-
-/// A node with at least one ready endpoint.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NodeInput {
-    /// Name of the node.
-    pub name: String,
-    /// False when its agent does not report: the flows of its endpoints are then unknown, whatever their counts say.
-    pub reporting: bool,
-}
-
-/// A ready endpoint and its flows of source class external.
-#[derive(Debug, Clone, PartialEq)]
-pub struct EndpointInput {
-    /// Name of the pod.
-    pub pod: String,
-    /// Its node, as an index into [`ServiceInput::nodes`].
-    pub node: usize,
-    /// Flows that opened within the window.
-    pub new: u64,
-    /// Flows that are open now.
-    pub established: u64,
-    /// How busy the pod was within the window; `None` when not known.
-    pub load: Option<LoadInput>,
-}
-
-/// How busy a pod was. `None` is not known.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct LoadInput {
-    /// CPUs used, on average.
-    pub cpu_cores: Option<f64>,
-    /// Part of the time in which its CPU limit kept it waiting, 0 to 1.
-    pub throttled_share: Option<f64>,
-    /// Connections that found its accept queue full.
-    pub listen_overflows: Option<u64>,
-}
 
 /// What the analysis found.
 #[derive(Debug, Clone, PartialEq)]
@@ -81,6 +42,8 @@ pub struct Analysis {
     pub new: Skew,
     /// Skew of established flows.
     pub established: Skew,
+    /// Skew of new flows over the other windows, in the order of the input.
+    pub windows: Vec<WindowSkew>,
     /// How the load balancer splits new flows over nodes.
     pub balancer: BalancerVerdict,
     /// Expected share of each endpoint, in the order of the input: under the verdict's model, or under equal-per-node
@@ -92,6 +55,18 @@ pub struct Analysis {
     pub findings: Vec<Finding>,
     /// One sentence or two for a person: the first finding, or why there is none.
     pub headline: String,
+    /// The causes whose parts add up to the Theil index of new flows, largest first.
+    pub causes: Vec<Cause>,
+    /// The same of established flows.
+    pub established_causes: Vec<Cause>,
+    /// Who the clients are; `None` when nobody tells.
+    pub clients: Option<Clients>,
+    /// Distinct clients of each endpoint, in the order of the input.
+    pub endpoint_clients: Vec<Option<Estimate>>,
+    /// Do clients keep their pod and node? `None` when nobody tells.
+    pub affinity: Option<Affinity>,
+    /// How old the established flows are; `None` when nobody looked.
+    pub persistence: Option<Persistence>,
 }
 
 /// An input that contradicts itself.
@@ -177,6 +152,13 @@ pub fn analyse(input: &ServiceInput) -> Result<Analysis, AnalysisError> {
         balancer,
         findings,
         headline,
+        windows: Vec::new(),
+        causes: Vec::new(),
+        established_causes: Vec::new(),
+        clients: None,
+        endpoint_clients: vec![None; input.endpoints.len()],
+        affinity: None,
+        persistence: None,
     })
 }
 

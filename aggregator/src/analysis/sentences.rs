@@ -274,5 +274,5 @@ fn new_flows(subject: &Subject) -> String {
 }
 
 fn window(subject: &Subject) -> String {
-    span(subject.input.window_seconds)
+    span(subject.input.window.to_ms.saturating_sub(subject.input.window.from_ms) / 1000)
 }

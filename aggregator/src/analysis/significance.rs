@@ -35,6 +35,9 @@ pub(super) fn skew(split: &Split, testable: bool) -> Skew {
     Skew {
         kind: split.kind,
         flows: split.flows,
+        effective_flows: split.flows as f64,
+        cv: None,
+        gini: None,
         peak_ratio,
         max_min: split.max_min(),
         jain: split.jain(),

@@ -1,14 +1,25 @@
 //! The report about one Service port: what the analysis found, in the shape that the JSON API serves, `kubectl-flowskew`
 //! prints and programs read. Plain data; unknown values are `null`, never a made-up zero.
 
+mod clients;
 mod codes;
 mod parts;
+mod persistence;
+mod skew;
 
 use serde::{Deserialize, Serialize};
 
-pub use codes::{BalancerModel, FindingCode};
+pub use clients::{
+    Affinity, AffinityBreaks, AffinityCode, Clients, HeavyClient, NodeStickiness, Rank, SharedAddresses, Stickiness,
+};
+pub use codes::{BalancerModel, Confidence, FindingCode};
 pub use parts::{
     DoorKind, DoorRow, DoorSum, GoneRow, GoneState, LoadRow, Losses, NodeDegradation, UnservedReason, UnservedRow,
+};
+
+pub use persistence::{EndpointAges, Persistence};
+pub use skew::{
+    BalancerCandidate, BalancerVerdict, Cause, Estimate, Finding, GTest, NodeExpectation, Skew, Theil, WindowSkew,
 };
 
 use crate::node::{DoorCoverage, Origin};
@@ -40,6 +51,9 @@ pub struct ServiceReport {
     pub external_traffic_policy: String,
     /// `None` or `ClientIP`.
     pub session_affinity: String,
+    /// How long a client keeps its pod with `ClientIP`, in seconds; null without.
+    #[serde(default)]
+    pub affinity_timeout_seconds: Option<u32>,
     /// The window that `new` covers.
     pub window: Window,
     /// One row an endpoint that is ready, ordered by node and pod.
@@ -83,6 +97,28 @@ pub struct ServiceReport {
     /// What limits the figures, in sentences.
     #[serde(default)]
     pub notes: Vec<String>,
+    /// Start of the window that was asked for, milliseconds since 1970. `window` begins later when the endpoints have changed
+    /// since, or when a node has counted for less long: what came before would show a skew that is none.
+    #[serde(default)]
+    pub asked_from_ms: u64,
+    /// Skew of new flows over the last 1, 5, 15 and 60 minutes, each begun later for the same reasons.
+    #[serde(default)]
+    pub windows: Vec<WindowSkew>,
+    /// The causes whose parts add up to the Theil index of new flows, largest first. Empty without flows.
+    #[serde(default)]
+    pub causes: Vec<Cause>,
+    /// The same of established flows.
+    #[serde(default)]
+    pub established_causes: Vec<Cause>,
+    /// Who the clients are, as far as concentration goes; null when no agent tells single flows.
+    #[serde(default)]
+    pub clients: Option<Clients>,
+    /// Do clients keep their pod and their node? Null when no agent tells single flows.
+    #[serde(default)]
+    pub affinity: Option<Affinity>,
+    /// How old the established flows are, and when they will be even; null when their ages are not known.
+    #[serde(default)]
+    pub persistence: Option<Persistence>,
 }
 
 /// A span of time, by the aggregator's clock.
@@ -134,6 +170,12 @@ pub struct EndpointRow {
     /// How busy the pod was within the window; null when fewer than two reports tell.
     #[serde(default)]
     pub load: Option<LoadRow>,
+    /// Distinct clients that opened flows within the window; null when they are not known.
+    #[serde(default)]
+    pub clients: Option<Estimate>,
+    /// Since when it has been ready, milliseconds since 1970; null: since before the aggregator began to watch.
+    #[serde(default)]
+    pub ready_since_ms: Option<u64>,
 }
 
 /// One node that has a ready endpoint of the Service.
@@ -159,90 +201,7 @@ pub struct NodeRow {
     /// How its agent's counters began.
     #[serde(default)]
     pub origin: Origin,
-}
-
-/// What each load-balancer model gives a node.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct NodeExpectation {
-    /// 1 / nodes.
-    pub equal_per_node: f64,
-    /// Endpoints on the node / endpoints.
-    pub weighted: f64,
-    /// 1 for the node with the most new flows, 0 for the others.
-    pub single_leader: f64,
-}
-
-/// How uneven one kind of flows is.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Skew {
-    /// New or established.
-    pub kind: FlowKind,
-    /// Number of flows: the sample size.
-    pub flows: u64,
-    /// Largest share over ideal share; 1 is even. Null without flows.
-    pub peak_ratio: Option<f64>,
-    /// Largest over smallest count; null when the smallest is 0.
-    pub max_min: Option<f64>,
-    /// Jain's fairness index, 1/P to 1. Null without flows.
-    pub jain: Option<f64>,
-    /// Theil index in nats and the three parts that add up to it. Null without flows.
-    pub theil: Option<Theil>,
-    /// More than chance? Null when there are too few flows to test.
-    pub test: Option<GTest>,
-    /// The peak ratio that chance alone would stay below 99 times of 100 at this sample size; null without flows.
-    pub noise_floor: Option<f64>,
-    /// True when `test` rejects chance and the peak ratio is above the noise floor.
-    pub significant: bool,
-}
-
-/// Theil index T and its exact split, in nats.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Theil {
-    /// sum s ln(s P).
-    pub total: f64,
-    /// Nodes not equal: sum S_v ln(S_v N).
-    pub load_balancer: f64,
-    /// Nodes equal but unequal in endpoints: sum S_v ln(P / (N n_v)). Can be negative.
-    pub placement: f64,
-    /// Endpoints of one node not equal.
-    pub within_node: f64,
-}
-
-/// Likelihood-ratio test of equal shares.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct GTest {
-    /// G = 2 X T.
-    pub g: f64,
-    /// Degrees of freedom, endpoints - 1.
-    pub degrees: u32,
-    /// Probability of a G this large by chance.
-    pub p_value: f64,
-}
-
-/// How the load balancer splits new flows over nodes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct BalancerVerdict {
-    /// The verdict.
-    pub model: BalancerModel,
-    /// Natural logarithm of the Bayes factor of the winner against the runner-up; null when not compared.
-    pub log_bayes_factor: Option<f64>,
-    /// Flows that the verdict rests on.
-    pub flows: u64,
-    /// Why, in a sentence.
-    pub reason: String,
-}
-
-/// One cause of skew.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Finding {
-    /// Stable code, for programs.
-    pub code: FindingCode,
-    /// For people: names, numbers, and what it means.
-    pub sentence: String,
-    /// The part of the Theil index of `kind` that this finding explains, 0 to 1; null when not of that kind.
-    pub share_of_skew: Option<f64>,
-    /// Which flows it speaks of.
-    pub kind: FlowKind,
-    /// Flows that it rests on.
-    pub flows: u64,
+    /// Zone, empty when not known.
+    #[serde(default)]
+    pub zone: String,
 }

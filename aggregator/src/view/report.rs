@@ -2,7 +2,9 @@
 
 use super::notes;
 use super::parts::{door_rows, door_sums, gone_rows, load_row, losses, unserved_rows};
-use crate::analysis::{self, Analysis, AnalysisError, EndpointInput, LoadInput, NodeInput, ServiceInput};
+use crate::analysis::{
+    self, AffinityInput, Analysis, AnalysisError, EndpointInput, LoadInput, NodeInput, ServiceInput,
+};
 use crate::flow::SourceClass;
 use crate::node::DoorCoverage;
 use crate::report::{EndpointRow, NodeRow, ServiceReport, Window};
@@ -46,6 +48,14 @@ pub fn assemble(figures: &Figures, port: &PortFigures, window: usize) -> Result<
         counting_since_ms: counting_since_ms(port),
         endpoints_changed_ms: port.endpoints_changed_ms,
         notes: Vec::new(),
+        affinity_timeout_seconds: None,
+        asked_from_ms: span.from_ms,
+        windows: analysis.windows,
+        causes: analysis.causes,
+        established_causes: analysis.established_causes,
+        clients: analysis.clients,
+        affinity: analysis.affinity,
+        persistence: analysis.persistence,
     };
     report.notes = notes::notes(&report, coverage(port, window));
     let losses = &report.losses;
@@ -61,6 +71,7 @@ fn input(port: &PortFigures, span: Window, window: usize) -> ServiceInput {
     let nodes = port.nodes.iter().map(|node| NodeInput {
         name: node.name.clone(),
         reporting: node.reporting,
+        ..NodeInput::default()
     });
     let endpoints = port.endpoints.iter().map(|endpoint| EndpointInput {
         pod: endpoint.pod.clone(),
@@ -73,10 +84,17 @@ fn input(port: &PortFigures, span: Window, window: usize) -> ServiceInput {
             // Of the whole node they say nothing about the pod.
             listen_overflows: rates.listen_overflows.filter(|_| !rates.shares_network),
         }),
+        ..EndpointInput::default()
     });
     ServiceInput {
         service: port.service.to_string(),
-        window_seconds: span.to_ms.saturating_sub(span.from_ms) / 1000,
+        window: span,
+        asked_from_ms: span.from_ms,
+        affinity: AffinityInput::default(),
+        endpoints_changed_ms: port.endpoints_changed_ms,
+        former: Vec::new(),
+        windows: Vec::new(),
+        clients: None,
         nodes: nodes.collect(),
         endpoints: endpoints.collect(),
     }
@@ -104,6 +122,8 @@ fn endpoint_rows(port: &PortFigures, window: usize, analysis: &Analysis) -> Vec<
             pod_uid: endpoint.pod_uid.clone(),
             doors: door_rows(&endpoint.tally, window),
             load: endpoint.load_rates[window].as_ref().map(load_row),
+            clients: None,
+            ready_since_ms: None,
         }
     };
     port.endpoints.iter().zip(&analysis.expected_shares).map(row).collect()
@@ -124,6 +144,7 @@ fn node_rows(port: &PortFigures, window: usize, analysis: &Analysis) -> Vec<Node
             agent_reporting: node.reporting,
             counting_since_ms: node.counting_since_ms,
             origin: node.origin,
+            zone: String::new(),
         })
         .collect();
     for endpoint in &port.endpoints {

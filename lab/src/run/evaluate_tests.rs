@@ -13,6 +13,9 @@ use super::*;
 
 fn skew(kind: FlowKind, peak_ratio: f64) -> Skew {
     Skew {
+        effective_flows: 100.0,
+        cv: None,
+        gini: None,
         kind,
         flows: 100,
         peak_ratio: Some(peak_ratio),
@@ -93,6 +96,7 @@ pub(in crate::run) fn seen() -> Observation {
                 log_bayes_factor: None,
                 flows: 100,
                 reason: String::new(),
+                candidates: Vec::new(),
             },
             findings: vec![Finding {
                 code: FindingCode::PlacementSkew,
@@ -100,6 +104,8 @@ pub(in crate::run) fn seen() -> Observation {
                 share_of_skew: None,
                 kind: FlowKind::New,
                 flows: 100,
+                confidence: Default::default(),
+                evidence: Vec::new(),
             }],
             headline: String::new(),
             losses: Losses::default(),
@@ -111,6 +117,14 @@ pub(in crate::run) fn seen() -> Observation {
             counting_since_ms: None,
             endpoints_changed_ms: None,
             notes: Vec::new(),
+            affinity_timeout_seconds: None,
+            asked_from_ms: 0,
+            windows: Vec::new(),
+            causes: Vec::new(),
+            established_causes: Vec::new(),
+            clients: None,
+            affinity: None,
+            persistence: None,
         },
         gone: Vec::new(),
         unserved: Vec::new(),

@@ -4,7 +4,8 @@ mod calibration;
 mod properties;
 mod tables;
 
-use super::{Analysis, EndpointInput, NodeInput, ServiceInput, analyse};
+use super::{AffinityInput, Analysis, EndpointInput, NodeInput, ServiceInput, analyse};
+use crate::report::Window;
 
 /// A Service from one slice of (new, established) per node. Nodes are n1, n2, ..., pods n1-1, n1-2, ...
 fn service(nodes: &[&[(u64, u64)]]) -> ServiceInput {
@@ -14,15 +15,25 @@ fn service(nodes: &[&[(u64, u64)]]) -> ServiceInput {
         node,
         new: flows.0,
         established: flows.1,
-        load: None,
+        ..EndpointInput::default()
     };
     ServiceInput {
         service: "gateway/telemetry".to_owned(),
-        window_seconds: 300,
+        window: Window {
+            from_ms: 0,
+            to_ms: 300_000,
+        },
+        asked_from_ms: 0,
+        affinity: AffinityInput::None,
+        endpoints_changed_ms: None,
+        former: Vec::new(),
+        windows: Vec::new(),
+        clients: None,
         nodes: (0..nodes.len())
             .map(|node| NodeInput {
                 name: name(node),
                 reporting: true,
+                zone: String::new(),
             })
             .collect(),
         endpoints: nodes

@@ -18,6 +18,9 @@ fn skew(kind: FlowKind, flows: u64) -> Skew {
     Skew {
         kind,
         flows,
+        effective_flows: flows as f64,
+        cv: None,
+        gini: None,
         peak_ratio: Some(1.4999),
         max_min: Some(2.0),
         jain: Some(0.9),
@@ -64,11 +67,13 @@ fn node(name: &str, endpoints: u32) -> NodeRow {
             equal_per_node: 0.5,
             weighted: 0.5,
             single_leader: 0.0,
+            zone_equal: None,
         },
         established: 5000,
         agent_reporting: true,
         counting_since_ms: None,
         origin: Default::default(),
+        zone: String::new(),
     }
 }
 
@@ -98,6 +103,7 @@ fn report() -> ServiceReport {
             log_bayes_factor: Some(100.0),
             flows: 20_000,
             reason: "each node gets half".to_owned(),
+            candidates: vec![],
         },
         findings: vec![Finding {
             code: FindingCode::PlacementSkew,
@@ -105,6 +111,8 @@ fn report() -> ServiceReport {
             share_of_skew: Some(0.99),
             kind: FlowKind::New,
             flows: 20_000,
+            confidence: Default::default(),
+            evidence: vec![],
         }],
         headline: "gw-2 is alone on its node.".to_owned(),
         losses: Losses::default(),
@@ -116,6 +124,14 @@ fn report() -> ServiceReport {
         counting_since_ms: None,
         endpoints_changed_ms: None,
         notes: vec![],
+        affinity_timeout_seconds: None,
+        asked_from_ms: 1_767_225_600_000,
+        windows: vec![],
+        causes: vec![],
+        established_causes: vec![],
+        clients: None,
+        affinity: None,
+        persistence: None,
     }
 }
 

@@ -29,6 +29,7 @@ pub fn assignment(assignment: &Assignment) -> v1::AggregatorMessage {
         .into(),
     });
     message(v1::aggregator_message::Message::Assignment(v1::Assignment {
+        client_keys: Vec::new(),
         version: assignment.version,
         endpoints: endpoints.collect(),
         prefixes: prefixes.collect(),

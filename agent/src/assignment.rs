@@ -4,7 +4,10 @@ use std::collections::{HashMap, HashSet};
 
 use flowskew_agent_ebpf::{Address, WatchedKey};
 
-use crate::kernel::{Kernel, KernelError};
+use crate::{
+    clients::keys::ClientKey,
+    kernel::{Kernel, KernelError},
+};
 
 /// Endpoints and prefixes that fit the kernel maps; more are cut off, and said so.
 pub const MAX_ENDPOINTS: usize = 4_096;
@@ -26,6 +29,8 @@ pub struct Assignment {
     pub prefixes: HashMap<(Address, u32), u8>,
     /// Time between reports in milliseconds; `None`: as configured.
     pub report_interval_ms: Option<u64>,
+    /// Keys to hash clients with, in order; without one, single flows are not reported.
+    pub client_keys: Vec<ClientKey>,
     /// Items that were malformed or did not fit.
     pub ignored: usize,
 }

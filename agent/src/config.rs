@@ -105,6 +105,16 @@ pub struct RunConfig {
     /// Most front doors to look up a second. When more flows open, a random part of them is looked up.
     #[arg(long, env = "FLOWSKEW_DOOR_LOOKUPS", default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub door_lookups: u32,
+    /// Most single flows, opened or closed, that one report tells with their clients' hashes. When more happen, the busiest
+    /// endpoint tells half as many clients, and so on: all about a part of the clients, by hash, and estimates of the rest. Memory:
+    /// about 200 bytes each while a report is made, and 36 bytes each in ten such reports that wait for the aggregator; besides,
+    /// up to 15 KiB for each endpoint that tells a part.
+    #[arg(long, env = "FLOWSKEW_CLIENT_EVENTS", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(100..=100_000))]
+    pub client_events: u32,
+    /// Tell the addresses of the clients that open most flows. Without it no address of a client leaves the node, only a keyed
+    /// hash.
+    #[arg(long, env = "FLOWSKEW_CLIENT_ADDRESSES")]
+    pub client_addresses: bool,
     /// Where to serve /metrics, /healthz and /readyz.
     #[arg(long, env = "FLOWSKEW_HTTP_LISTEN", default_value = "[::]:9470")]
     pub http_listen: SocketAddr,

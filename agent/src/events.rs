@@ -76,7 +76,7 @@ fn durations() -> Histogram {
 
 /// Time between two looks at the ring. The kernel wakes nobody: that would cost each connection more than the look
 /// does.
-const POLL: Duration = Duration::from_millis(50);
+pub const POLL: Duration = Duration::from_millis(50);
 
 /// Is told each record, in the order of the ring. It must not wait: what it does not take in time, the ring loses.
 pub type Sink = Box<dyn FnMut(&FlowEvent) + Send>;

@@ -1,13 +1,14 @@
 //! The agent: loads the kernel programs, reads their counters and reports them to the aggregator.
 //!
 //! A connection's way through this crate: the kernel counts it ([`kernel`]), the [`observer`] joins the counters with whose
-//! [`pods`] they are and by which [`doors`] flows came, a [`report`] of that goes [`upstream`]; the [`assignment`] comes back.
+//! [`pods`] they are, by which [`doors`] flows came and what their [`clients`] did, a [`report`] of that goes [`upstream`]; the [`assignment`] comes back.
 //! [`run`] owns all of it.
 #![deny(unsafe_code)]
 
 pub mod assignment;
 pub mod check;
 pub mod cleanup;
+pub mod clients;
 pub mod config;
 pub mod convert;
 pub mod degradation;

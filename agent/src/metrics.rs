@@ -33,6 +33,8 @@ pub struct Published {
     pub reports_acknowledged: u64,
     /// Reports dropped from the full queue.
     pub reports_dropped: u64,
+    /// Single flows in reports that were dropped, or that waited too long.
+    pub activity_dropped: u64,
     /// Whether the latest assignment could not be set in the kernel.
     pub assignment_failed: bool,
     /// How the counters began.
@@ -87,6 +89,7 @@ pub fn render(published: &Published, events: &EventMetrics) -> Result<String, st
     endpoints(&mut registry, published);
     losses(&mut registry, published);
     beyond(&mut registry, published);
+    clients(&mut registry, published);
     reporting(&mut registry, published);
     registry.register(
         "flowskew_agent_flow_duration_seconds",
@@ -190,6 +193,10 @@ fn losses(registry: &mut Registry, published: &Published) {
         ("udp_flows_full", kernel.udp_flows_full),
         ("recursion", kernel.recursion),
         ("reports_dropped", published.reports_dropped),
+        (
+            "activity_dropped",
+            published.observation.clients.dropped + published.activity_dropped,
+        ),
     ] {
         family.get_or_create(&LossLabels { kind }).inc_by(count);
     }
@@ -235,6 +242,33 @@ fn beyond(registry: &mut Registry, published: &Published) {
         "flowskew_agent_degraded",
         "1 for each thing that the agent cannot do on this node; its log says why",
         degraded,
+    );
+}
+
+/// What single clients did, and how much of it is told.
+fn clients(registry: &mut Registry, published: &Published) {
+    let totals = published.observation.clients;
+    let counter = |count| {
+        let counter: Counter = Counter::default();
+        counter.inc_by(count);
+        counter
+    };
+    registry.register(
+        "flowskew_agent_client_events",
+        "Single flows of external clients, opened or closed, that were put into reports",
+        counter(totals.events),
+    );
+    registry.register(
+        "flowskew_agent_client_events_dropped",
+        "Single flows of external clients that found no room, or whose report was dropped",
+        counter(totals.dropped + published.activity_dropped),
+    );
+    let shift: Gauge = Gauge::default();
+    shift.set(totals.shift.into());
+    registry.register(
+        "flowskew_agent_client_sampling_shift",
+        "k when the busiest endpoint tells one client in 2^k one by one; 0 when all are told",
+        shift,
     );
 }
 
@@ -310,6 +344,8 @@ pub fn protocol_text(protocol: u8) -> &'static str {
 mod tests {
     use flowskew_agent_ebpf::{LedgerKey, LedgerValue};
 
+    use crate::clients::Totals;
+
     use super::*;
 
     fn key(last: u8, cgroup_id: u64) -> LedgerKey {
@@ -343,6 +379,12 @@ mod tests {
             reports_dropped: 3,
             ..Published::default()
         };
+        published.activity_dropped = 4;
+        published.observation.clients = Totals {
+            events: 7,
+            dropped: 2,
+            shift: 5,
+        };
         published.observation.kernel.entries =
             vec![(key(1, 7), value(5)), (key(1, 8), value(6)), (key(2, 9), value(9))];
         let text = render(&published, &EventMetrics::default()).expect("rendered");
@@ -354,6 +396,10 @@ mod tests {
             format!("flowskew_agent_closed_total{{{labels},cause=\"client_fin\"}} 8"),
             r#"flowskew_agent_losses_total{kind="reports_dropped"} 3"#.to_owned(),
             "flowskew_agent_connected 1".to_owned(),
+            r#"flowskew_agent_losses_total{kind="activity_dropped"} 6"#.to_owned(),
+            "flowskew_agent_client_events_total 7".to_owned(),
+            "flowskew_agent_client_events_dropped_total 6".to_owned(),
+            "flowskew_agent_client_sampling_shift 5".to_owned(),
         ] {
             assert!(text.lines().any(|found| found == line), "{line} in:\n{text}");
         }

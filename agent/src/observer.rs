@@ -12,6 +12,7 @@ use rustix::fs::stat;
 
 use crate::{
     assignment::Assignment,
+    clients::{self, Activity, Clients, ages::Ages},
     config::RunConfig,
     degradation::{Degradation, brief},
     doors::{self, Doors},
@@ -34,6 +35,12 @@ pub struct Observation {
     pub loads: Vec<PodLoad>,
     /// Flows by front door; `None`: not looked up.
     pub doors: Option<doors::Snapshot>,
+    /// What single clients did since the observation before. Large: whoever has told it leaves it out.
+    pub activity: Activity,
+    /// How much of that was told so far.
+    pub clients: clients::Totals,
+    /// How old the open flows of the assigned endpoints are.
+    pub ages: Arc<clients::ages::Reading>,
     /// What the agent cannot do here.
     pub degradations: Vec<Degradation>,
 }
@@ -43,6 +50,8 @@ pub struct Observer {
     kernel: Kernel,
     pods: Option<(PodDirectory, PodLoads)>,
     doors: Option<Doors>,
+    clients: Clients,
+    ages: Ages,
     endpoints: HashSet<WatchedKey>,
     flows_over: Forgetting<LedgerKey, LedgerValue>,
     unserved_over: Forgetting<UnservedKey, u64>,
@@ -118,6 +127,8 @@ impl Observer {
             kernel,
             pods,
             doors,
+            clients: Clients::new(config.client_events as usize, config.client_addresses),
+            ages: Ages::default(),
             endpoints: HashSet::new(),
             flows_over: Forgetting::default(),
             unserved_over: Forgetting::default(),
@@ -141,13 +152,15 @@ impl Observer {
         &mut self.kernel
     }
 
-    /// What takes the records of the ring to the look-up of front doors.
-    pub fn door_sink(&self) -> Option<crate::events::Sink> {
-        self.doors.as_ref().map(Doors::sink)
+    /// What takes the records of the ring to those who explain the counters.
+    pub fn sinks(&self) -> impl Iterator<Item = crate::events::Sink> {
+        let doors = self.doors.as_ref().map(Doors::sink);
+        doors.into_iter().chain([self.clients.sink()])
     }
 
     /// Makes the programs follow an assignment.
     pub fn assign(&mut self, assignment: &Assignment) -> Result<(), KernelError> {
+        self.clients.set_keys(&assignment.client_keys);
         assignment.apply(&mut self.kernel)?;
         let changed = self.endpoints != assignment.endpoints;
         self.endpoints.clone_from(&assignment.endpoints);
@@ -254,7 +267,8 @@ impl Observer {
 
     /// Reads everything.
     pub fn observe(&mut self) -> Result<Observation, KernelError> {
-        // Before the kernel's counters, so that no door has more flows than its endpoint.
+        // Before the kernel's counters, so that no door and no client has more flows than its endpoint.
+        let activity = self.clients.take();
         let doors = self.doors.as_ref().map(Doors::snapshot);
         self.kernel.note_skipped()?;
         let kernel = self.kernel.snapshot()?;
@@ -262,6 +276,9 @@ impl Observer {
             degradations: self.degradations(doors.as_ref()),
             kernel,
             doors,
+            activity,
+            clients: self.clients.totals(),
+            ages: self.read_ages(),
             ..Observation::default()
         };
         if let Some((directory, loads)) = &mut self.pods {
@@ -281,6 +298,15 @@ impl Observer {
             observation.degradations.extend(directory.degradation());
         }
         Ok(observation)
+    }
+
+    fn read_ages(&mut self) -> Arc<clients::ages::Reading> {
+        let kernel = &self.kernel;
+        let read = self.ages.read(&self.endpoints, |visit| kernel.visit_flows(visit));
+        read.unwrap_or_else(|error| {
+            tracing::warn!("the ages of open flows are not known: {error}");
+            Arc::default()
+        })
     }
 
     fn degradations(&self, doors: Option<&doors::Snapshot>) -> Vec<Degradation> {

@@ -9,7 +9,7 @@ use flowskew_proto::v1::{AgentMessage, Hello, agent_message, aggregator_message:
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::{mpsc, watch},
-    time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until},
+    time::{Instant, Interval, MissedTickBehavior, interval_at, sleep, sleep_until},
 };
 
 use crate::{
@@ -35,6 +35,9 @@ const RECONCILE: Duration = Duration::from_secs(60);
 const SHORTEST_EXPIRE: Duration = Duration::from_millis(250);
 const LONGEST_EXPIRE: Duration = Duration::from_secs(10);
 
+/// Reports' worth of what clients did that wait for the aggregator, when each is full.
+const WAITING_REPORTS: usize = 10;
+
 /// Runs until SIGTERM or SIGINT.
 pub async fn run(config: RunConfig) -> anyhow::Result<()> {
     let endpoint = config.aggregator.as_deref().map(upstream::endpoint).transpose()?;
@@ -52,7 +55,7 @@ pub async fn run(config: RunConfig) -> anyhow::Result<()> {
     let origin = kernel.origin();
     let observer = Observer::new(kernel, &config, unpinned)?;
     let (cgroup_sink, mut cgroups) = events::cgroups();
-    let sinks: Vec<_> = observer.door_sink().into_iter().chain([cgroup_sink]).collect();
+    let sinks: Vec<_> = observer.sinks().chain([cgroup_sink]).collect();
     tracing::info!(
         node = config.node,
         origin = origin.label(),
@@ -83,6 +86,7 @@ pub async fn run(config: RunConfig) -> anyhow::Result<()> {
             memory.epoch_started_at_ms,
             memory.sequence,
             config.report_queue as usize,
+            WAITING_REPORTS * config.client_events as usize,
         ),
         ticker: ticker(config.report_interval),
         observer,
@@ -191,9 +195,10 @@ impl Agent {
 
     /// Reads the counters and queues a report.
     fn report(&mut self) -> Result<(), KernelError> {
-        let observation = self.observer.observe()?;
+        let mut observation = self.observer.observe()?;
+        let activity = std::mem::take(&mut observation.activity);
         if self.config.aggregator.is_some() {
-            self.queue.push(&observation);
+            self.queue.push(&observation, activity);
             // Before it can be sent: no sequence is ever given twice.
             let sequence = self.queue.last_sequence();
             let kernel = self.observer.kernel();
@@ -233,6 +238,7 @@ impl Agent {
             published.reports_pending = self.queue.pending();
             published.reports_acknowledged = self.queue.acknowledgements();
             published.reports_dropped = self.queue.dropped();
+            published.activity_dropped = self.queue.activity_dropped();
         });
     }
 
@@ -300,6 +306,8 @@ impl Agent {
     /// A last report, and time for the aggregator to take it.
     async fn shut_down(mut self, events: &mut mpsc::Receiver<Event>) -> anyhow::Result<()> {
         if self.ready() {
+            // What happened until now is in the ring.
+            sleep(2 * events::POLL).await;
             self.report()?;
         }
         let deadline = Instant::now() + self.config.drain_timeout;

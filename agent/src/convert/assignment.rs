@@ -5,7 +5,10 @@ use std::collections::{HashMap, HashSet};
 use flowskew_agent_ebpf::{PROTOCOL_TCP, PROTOCOL_UDP, WatchedKey, source_class};
 use flowskew_proto::v1;
 
-use crate::assignment::{Assignment, MAX_ENDPOINTS, MAX_FRONT_DOORS, MAX_PREFIXES};
+use crate::{
+    assignment::{Assignment, MAX_ENDPOINTS, MAX_FRONT_DOORS, MAX_PREFIXES},
+    clients::keys::{ClientKey, MAX_KEYS},
+};
 
 /// An assignment from the contract. What is malformed or too much is left out and counted in `ignored`.
 pub fn assignment(proto: v1::Assignment) -> Assignment {
@@ -44,11 +47,23 @@ pub fn assignment(proto: v1::Assignment) -> Assignment {
             _ => ignored += 1,
         }
     }
+    let mut client_keys: Vec<ClientKey> = Vec::new();
+    for key in &proto.client_keys {
+        let is_new = client_keys.iter().all(|known| known.id != key.id);
+        match <[u8; 16]>::try_from(key.key.as_slice()) {
+            Ok(secret) if is_new && client_keys.len() < MAX_KEYS => client_keys.push(ClientKey {
+                id: key.id,
+                key: secret,
+            }),
+            _ => ignored += 1,
+        }
+    }
     Assignment {
         version: proto.version,
         endpoints,
         front_doors,
         prefixes,
+        client_keys,
         report_interval_ms: (proto.report_interval_ms > 0).then_some(u64::from(proto.report_interval_ms)),
         ignored,
     }
@@ -111,11 +126,21 @@ mod tests {
                 v1::FrontDoor::default(),
             ],
             report_interval_ms: 0,
-            client_keys: Vec::new(),
+            client_keys: [(5, 16), (5, 16), (6, 15), (7, 16), (8, 16)]
+                .map(|(id, length)| v1::ClientKey {
+                    id,
+                    key: vec![id as u8; length],
+                })
+                .to_vec(),
         });
         assert_eq!(taken.endpoints.len(), 2);
         assert_eq!(taken.prefixes, HashMap::from([((ADDRESS, 128), source_class::POD)]));
         assert_eq!(taken.front_doors.len(), 1);
-        assert_eq!((taken.ignored, taken.report_interval_ms), (8, None));
+        let keys = [5, 7].map(|id| ClientKey {
+            id,
+            key: [id as u8; 16],
+        });
+        assert_eq!(taken.client_keys, keys, "two, each of 16 bytes, each once");
+        assert_eq!((taken.ignored, taken.report_interval_ms), (11, None));
     }
 }

@@ -5,6 +5,7 @@ use flowskew_proto::v1;
 
 use crate::kernel::Origin;
 
+mod activity;
 mod assignment;
 mod report;
 

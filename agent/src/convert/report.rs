@@ -3,8 +3,9 @@
 use flowskew_agent_ebpf::{ClassCounts, LedgerKey, LedgerValue, UnservedKey, close_cause, unserved_reason};
 use flowskew_proto::v1;
 
-use super::{protocol_to_proto, source_class_to_proto};
+use super::{activity::activity, protocol_to_proto, source_class_to_proto};
 use crate::{
+    clients::{Activity, ages::FlowAges},
     degradation::Degradation,
     doors::{DoorCounts, Snapshot as DoorSnapshot},
     kernel::KernelLosses,
@@ -13,7 +14,7 @@ use crate::{
 };
 
 /// A report without its number and its losses.
-pub fn report(observation: &Observation) -> v1::Report {
+pub fn report(observation: &Observation, happened: Activity) -> v1::Report {
     let doors = observation.doors.as_ref();
     v1::Report {
         taken_at_ms: observation.kernel.taken_at_ms,
@@ -29,6 +30,7 @@ pub fn report(observation: &Observation) -> v1::Report {
                 doors: doors
                     .and_then(|doors| doors.doors.get(key))
                     .map_or_else(Vec::new, |counts| counts.iter().map(door).collect()),
+                ages: (observation.ages.flows.get(key)).map(|found| ages(found, observation.ages.read_at_ms)),
                 ..ledger_entry(key, value)
             })
             .collect(),
@@ -41,6 +43,7 @@ pub fn report(observation: &Observation) -> v1::Report {
             .collect(),
         door_coverage: doors.map(coverage),
         degradations: observation.degradations.iter().map(degradation).collect(),
+        activity: activity(happened, observation.kernel.taken_at_ms),
         ..v1::Report::default()
     }
 }
@@ -78,6 +81,15 @@ fn ledger_entry(key: &LedgerKey, value: &LedgerValue) -> v1::LedgerEntry {
     }
 }
 
+fn ages(ages: &FlowAges, read_at_ms: u64) -> v1::FlowAges {
+    v1::FlowAges {
+        read_at_ms,
+        buckets: ages.buckets.keys().copied().collect(),
+        flows: ages.buckets.values().copied().collect(),
+        unknown: ages.unknown,
+    }
+}
+
 fn door(counts: &DoorCounts) -> v1::DoorCounts {
     v1::DoorCounts {
         address: counts.address.to_vec(),
@@ -109,8 +121,8 @@ fn load(load: &PodLoad) -> v1::PodLoad {
     }
 }
 
-/// Losses as the contract has them.
-pub fn losses(kernel: KernelLosses, reports_dropped: u64) -> v1::Losses {
+/// Losses as the contract has them. What was dropped by the agent itself is counted since it started.
+pub fn losses(kernel: KernelLosses, reports_dropped: u64, activity_dropped: u64) -> v1::Losses {
     v1::Losses {
         ring_full: kernel.ring_full,
         flows_full: kernel.flows_full,
@@ -122,7 +134,7 @@ pub fn losses(kernel: KernelLosses, reports_dropped: u64) -> v1::Losses {
         corrected: kernel.corrected,
         unserved_full: kernel.unserved_full,
         udp_flows_full: kernel.udp_flows_full,
-        activity_dropped: 0,
+        activity_dropped,
     }
 }
 
@@ -149,7 +161,7 @@ fn degradation(degradation: &Degradation) -> v1::Degradation {
     }
 }
 
-fn close_cause_to_proto(cause: u8) -> v1::CloseCause {
+pub(super) fn close_cause_to_proto(cause: u8) -> v1::CloseCause {
     match cause {
         close_cause::CLIENT_FIN => v1::CloseCause::ClientFin,
         close_cause::SERVER_FIN => v1::CloseCause::ServerFin,

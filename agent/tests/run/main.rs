@@ -1,129 +1,27 @@
 //! `flowskew-agent run` as a process, against a small aggregator on loopback that the test can stop and start. Needs root and
 //! the built-in object; each test says so and passes when it cannot run.
 
+#[path = "../common/mod.rs"]
 mod common;
+
+mod aggregator;
+mod clients;
 
 use std::{
     net::SocketAddr,
-    pin::Pin,
     process::{ExitStatus, Stdio},
     time::Duration,
 };
 
+use aggregator::{PATIENCE, TestAggregator};
 use common::can_load_programs;
-use flowskew_proto::v1::{
-    Ack, AgentMessage, AggregatorMessage, Assignment, Report,
-    agent_message::Message,
-    aggregator_message,
-    collector_server::{Collector, CollectorServer},
-};
+use flowskew_proto::v1::Assignment;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::{
     net::{TcpListener, TcpStream},
     process::{Child, Command},
-    runtime::Runtime,
-    sync::{mpsc, oneshot},
     time::timeout,
 };
-use tokio_stream::{
-    Stream, StreamExt,
-    wrappers::{ReceiverStream, TcpListenerStream},
-};
-use tonic::{Request, Response, Status, Streaming, transport::Server};
-
-const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Acknowledges each report when told to, and passes on all that it hears.
-struct TestCollector {
-    heard: mpsc::UnboundedSender<Message>,
-    acknowledge: bool,
-}
-
-#[tonic::async_trait]
-impl Collector for TestCollector {
-    type StreamStream = Pin<Box<dyn Stream<Item = Result<AggregatorMessage, Status>> + Send>>;
-
-    async fn stream(&self, request: Request<Streaming<AgentMessage>>) -> Result<Response<Self::StreamStream>, Status> {
-        let (sender, receiver) = mpsc::channel(64);
-        let (heard, acknowledge) = (self.heard.clone(), self.acknowledge);
-        let mut inbound = request.into_inner();
-        let say = |message| Ok(AggregatorMessage { message: Some(message) });
-        sender
-            .try_send(say(aggregator_message::Message::Assignment(Assignment::default())))
-            .expect("room");
-        tokio::spawn(async move {
-            while let Some(Ok(AgentMessage { message: Some(message) })) = inbound.next().await {
-                if let (Message::Report(report), true) = (&message, acknowledge) {
-                    let ack = Ack {
-                        epoch: report.epoch,
-                        sequence: report.sequence,
-                    };
-                    let _ = sender.send(say(aggregator_message::Message::Ack(ack))).await;
-                }
-                let _ = heard.send(message);
-            }
-        });
-        Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
-    }
-}
-
-struct TestAggregator {
-    /// Of its own, since only the end of a runtime ends its streams at once, as a crash does.
-    runtime: Runtime,
-    heard: mpsc::UnboundedReceiver<Message>,
-}
-
-impl TestAggregator {
-    async fn start(address: SocketAddr, acknowledge: bool) -> Self {
-        let (sender, heard) = mpsc::unbounded_channel();
-        let service = CollectorServer::new(TestCollector {
-            heard: sender,
-            acknowledge,
-        });
-        let runtime = Runtime::new().expect("a runtime");
-        let (up, is_up) = oneshot::channel();
-        runtime.spawn(async move {
-            // The runtime of an aggregator that was stopped may hold the port for a moment.
-            let listener = loop {
-                match TcpListener::bind(address).await {
-                    Ok(listener) => break listener,
-                    Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
-                }
-            };
-            up.send(()).expect("the test waits");
-            let incoming = TcpListenerStream::new(listener);
-            Server::builder()
-                .add_service(service)
-                .serve_with_incoming(incoming)
-                .await
-                .expect("serves");
-        });
-        timeout(PATIENCE, is_up)
-            .await
-            .expect("the port is free in time")
-            .expect("the server is up");
-        Self { runtime, heard }
-    }
-
-    async fn hears_hello(&mut self) -> String {
-        match timeout(PATIENCE, self.heard.recv()).await.expect("a message in time") {
-            Some(Message::Hello(hello)) => hello.node,
-            other => panic!("expected hello, got {other:?}"),
-        }
-    }
-
-    async fn hears_report(&mut self) -> Report {
-        match timeout(PATIENCE, self.heard.recv()).await.expect("a message in time") {
-            Some(Message::Report(report)) => report,
-            other => panic!("expected a report, got {other:?}"),
-        }
-    }
-
-    /// Ends the server and every stream.
-    fn stop(self) {
-        self.runtime.shutdown_background();
-    }
-}
 
 async fn free_address() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
@@ -193,7 +91,7 @@ async fn reports_survive_an_aggregator_that_comes_and_goes() {
     );
 
     // It comes: everything from the first report on arrives, in order.
-    let mut aggregator = TestAggregator::start(grpc, false).await;
+    let mut aggregator = TestAggregator::start(grpc, false, Assignment::default()).await;
     assert_eq!(aggregator.hears_hello().await, "worker-1");
     let first = aggregator.hears_report().await;
     let second = aggregator.hears_report().await;
@@ -202,7 +100,7 @@ async fn reports_survive_an_aggregator_that_comes_and_goes() {
     aggregator.stop();
 
     // It comes back: nothing was acknowledged, so the first report comes again.
-    let mut aggregator = TestAggregator::start(grpc, true).await;
+    let mut aggregator = TestAggregator::start(grpc, true, Assignment::default()).await;
     aggregator.hears_hello().await;
     let again = aggregator.hears_report().await;
     assert_eq!(
@@ -227,7 +125,7 @@ async fn reports_survive_an_aggregator_that_comes_and_goes() {
     aggregator.stop();
 
     // Once more: the last acknowledged report is the baseline, then only what is new.
-    let mut aggregator = TestAggregator::start(grpc, true).await;
+    let mut aggregator = TestAggregator::start(grpc, true, Assignment::default()).await;
     aggregator.hears_hello().await;
     let baseline = aggregator.hears_report().await;
     assert!(baseline.sequence >= last, "{} after {last}", baseline.sequence);
@@ -243,7 +141,7 @@ async fn sigterm_brings_the_last_counts() {
         return;
     }
     let (grpc, http) = (free_address().await, free_address().await);
-    let mut aggregator = TestAggregator::start(grpc, true).await;
+    let mut aggregator = TestAggregator::start(grpc, true, Assignment::default()).await;
     let mut child = agent(&[
         "--aggregator",
         &format!("http://{grpc}"),

@@ -64,6 +64,8 @@ impl App {
         let connection = cluster::connect(config.kube_api.as_deref(), config.kubeconfig.as_deref()).await?;
         Ok(Self {
             settings: Settings {
+                client_events: config.client_events,
+                client_key_rotation: config.client_key_rotation,
                 bucket: config.bucket,
                 report_interval: config.report_interval,
             },

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use clap::Parser;
 
+use crate::clients::MIN_ROTATION;
+
 const EXAMPLES: &str = "\
 Examples:
   In a cluster, with the pod's ServiceAccount:
@@ -56,6 +58,17 @@ pub struct Config {
     /// Width of the time buckets that windows are made of: whole seconds, 1s to 5m. An hour of them is kept.
     #[arg(long, env = "FLOWSKEW_BUCKET", value_name = "DURATION", default_value = "10s", value_parser = bucket)]
     pub bucket: Duration,
+
+    /// Single flows of clients, opened or closed, that are kept: 10000 or more. It bounds their memory to 32 bytes for each. When
+    /// more happens in an hour, fewer clients are told of.
+    #[arg(long, env = "FLOWSKEW_CLIENT_EVENTS", value_name = "NUMBER", default_value = "1000000",
+          value_parser = clap::value_parser!(u32).range(10_000..))]
+    pub client_events: u32,
+
+    /// How long clients are hashed under one key before another takes over: 3h or more.
+    #[arg(long, env = "FLOWSKEW_CLIENT_KEY_ROTATION", value_name = "DURATION", default_value = "24h",
+          value_parser = client_key_rotation)]
+    pub client_key_rotation: Duration,
 }
 
 /// Parses "10s", "5m" or "1h30m".
@@ -86,6 +99,16 @@ fn bucket(text: &str) -> Result<Duration, String> {
     Ok(bucket)
 }
 
+fn client_key_rotation(text: &str) -> Result<Duration, String> {
+    let rotation = duration(text)?;
+    if rotation < MIN_ROTATION {
+        return Err(
+            "keys of clients must be used for 3h or more: for an hour each is in use beside the one before".to_owned(),
+        );
+    }
+    Ok(rotation)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,6 +133,9 @@ mod tests {
         assert!(parse(&[]).is_ok());
         assert!(parse(&["--bucket", "500ms"]).is_err());
         assert!(parse(&["--report-interval", "1h"]).is_err());
+        assert!(parse(&["--client-key-rotation", "2h59m"]).is_err());
+        assert!(parse(&["--client-key-rotation", "3h"]).is_ok());
+        assert!(parse(&["--client-events", "9999"]).is_err());
         assert!(parse(&["--kube-api", "http://a", "--kubeconfig", "b"]).is_err());
     }
 }

@@ -7,6 +7,7 @@
 //! - [`assignment`]: the view becomes what each agent is to watch
 //! - [`ingest`]: agents' gRPC streams become plain reports; assignments and acknowledgements go back
 //! - [`ledger`]: a node's cumulative counters become flows per bucket of time
+//! - [`clients`]: single flows of clients, kept within a bound, become one sample of what clients did
 //! - [`node`]: what an agent says of itself
 //! - [`state`]: the one task that owns the view and the ledgers; figures leave
 //! - [`analysis`]: figures become skew, verdict and findings (pure)
@@ -19,6 +20,7 @@ pub mod api;
 pub mod app;
 pub mod assignment;
 pub mod cli;
+pub mod clients;
 pub mod cluster;
 pub mod config;
 pub mod flow;

@@ -57,13 +57,16 @@ pub struct NodeLosses {
     pub unserved_full: u64,
     /// Datagrams of UDP flows that found no room to be tracked: `new` lacks those flows.
     pub udp_flows_full: u64,
+    /// Events of single flows that did not reach the aggregator, or made no sense to it: what is said of clients lacks them. No
+    /// count is affected.
+    pub activity_dropped: u64,
     /// Ledger entries that the aggregator had no room for, or that made no sense: at most in one report of the epoch.
     pub entries_dropped: u64,
 }
 
 impl NodeLosses {
     /// Each kind, as in JSON and in labels, with its count.
-    pub const fn kinds(&self) -> [(&'static str, u64); 11] {
+    pub const fn kinds(&self) -> [(&'static str, u64); 12] {
         [
             ("ring_full", self.ring_full),
             ("flows_full", self.flows_full),
@@ -75,6 +78,7 @@ impl NodeLosses {
             ("corrected", self.corrected),
             ("unserved_full", self.unserved_full),
             ("udp_flows_full", self.udp_flows_full),
+            ("activity_dropped", self.activity_dropped),
             ("entries_dropped", self.entries_dropped),
         ]
     }
@@ -92,6 +96,7 @@ impl NodeLosses {
             (&mut self.corrected, other.corrected),
             (&mut self.unserved_full, other.unserved_full),
             (&mut self.udp_flows_full, other.udp_flows_full),
+            (&mut self.activity_dropped, other.activity_dropped),
             (&mut self.entries_dropped, other.entries_dropped),
         ] {
             *sum = sum.saturating_add(more);

@@ -2,77 +2,51 @@
 
 use crate::scenario::{Scenario, ScenarioError};
 
+/// A file of this name.
+macro_rules! bundled {
+    ($name:literal) => {
+        Bundled {
+            file: concat!($name, ".yaml"),
+            yaml: include_str!(concat!("../scenarios/", $name, ".yaml")),
+        }
+    };
+}
+
 /// The story of the demo.
-pub const DEMO: Bundled = Bundled {
-    file: "demo.yaml",
-    yaml: include_str!("../scenarios/demo.yaml"),
-};
+pub const DEMO: Bundled = bundled!("demo");
 
 /// What the suite runs.
-pub const SUITE: [Bundled; 14] = [
-    Bundled {
-        file: "placement-3311111.yaml",
-        yaml: include_str!("../scenarios/placement-3311111.yaml"),
-    },
-    Bundled {
-        file: "spread-11-nodes.yaml",
-        yaml: include_str!("../scenarios/spread-11-nodes.yaml"),
-    },
-    Bundled {
-        file: "two-plus-one.yaml",
-        yaml: include_str!("../scenarios/two-plus-one.yaml"),
-    },
-    Bundled {
-        file: "single-leader.yaml",
-        yaml: include_str!("../scenarios/single-leader.yaml"),
-    },
-    Bundled {
-        file: "weighted-balancer.yaml",
-        yaml: include_str!("../scenarios/weighted-balancer.yaml"),
-    },
-    Bundled {
-        file: "even-few-flows.yaml",
-        yaml: include_str!("../scenarios/even-few-flows.yaml"),
-    },
-    Bundled {
-        file: "agent-restart.yaml",
-        yaml: include_str!("../scenarios/agent-restart.yaml"),
-    },
-    Bundled {
-        file: "agent-restart-pinned.yaml",
-        yaml: include_str!("../scenarios/agent-restart-pinned.yaml"),
-    },
-    Bundled {
-        file: "small-maps.yaml",
-        yaml: include_str!("../scenarios/small-maps.yaml"),
-    },
-    Bundled {
-        file: "address-reuse.yaml",
-        yaml: include_str!("../scenarios/address-reuse.yaml"),
-    },
-    Bundled {
-        file: "host-network.yaml",
-        yaml: include_str!("../scenarios/host-network.yaml"),
-    },
-    Bundled {
-        file: "two-services.yaml",
-        yaml: include_str!("../scenarios/two-services.yaml"),
-    },
-    Bundled {
-        file: "udp.yaml",
-        yaml: include_str!("../scenarios/udp.yaml"),
-    },
-    Bundled {
-        file: "no-endpoint-node.yaml",
-        yaml: include_str!("../scenarios/no-endpoint-node.yaml"),
-    },
+pub const SUITE: [Bundled; 26] = [
+    bundled!("placement-3311111"),
+    bundled!("spread-11-nodes"),
+    bundled!("two-plus-one"),
+    bundled!("cpu-follows-share"),
+    bundled!("single-leader"),
+    bundled!("weighted-balancer"),
+    bundled!("zone-equal"),
+    bundled!("source-hash"),
+    bundled!("even-few-flows"),
+    bundled!("one-restarted-pod"),
+    bundled!("rolling-restart"),
+    bundled!("one-idle-pod"),
+    bundled!("added-pods"),
+    bundled!("client-ip-one-source"),
+    bundled!("shared-address"),
+    bundled!("client-ip-per-node"),
+    bundled!("client-ip-list-limit"),
+    bundled!("sampled-clients"),
+    bundled!("agent-restart"),
+    bundled!("agent-restart-pinned"),
+    bundled!("small-maps"),
+    bundled!("address-reuse"),
+    bundled!("host-network"),
+    bundled!("two-services"),
+    bundled!("udp"),
+    bundled!("no-endpoint-node"),
 ];
 
 /// What the suite runs once, since it takes long.
-pub const SOAK: Bundled = Bundled {
-    file: "soak-kill-20.yaml",
-    yaml: include_str!("../scenarios/soak-kill-20.yaml"),
-};
+pub const SOAK: Bundled = bundled!("soak-kill-20");
 
 /// One file.
 #[derive(Debug, Clone, Copy)]

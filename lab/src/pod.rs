@@ -1,12 +1,15 @@
 //! A pod: in, a name and addresses; out, TCP servers that answer each flow with the name and hold it open, and UDP servers
-//! that answer each datagram with the name.
+//! that answer each datagram with the name. A flow can cost CPU time.
 //!
 //! Started by the lab. The accept queue is as long as the kernel allows, so that no flow is lost in a burst.
 
 use std::{io, net::SocketAddr, time::Duration};
 
 use anyhow::{Context as _, Result};
-use rustix::net::sockopt::set_socket_recv_buffer_size_force;
+use rustix::{
+    net::sockopt::set_socket_recv_buffer_size_force,
+    time::{ClockId, clock_gettime},
+};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpSocket, TcpStream, UdpSocket},
@@ -35,6 +38,9 @@ pub struct PodArgs {
     /// Where UDP servers listen.
     #[arg(long)]
     udp: Vec<SocketAddr>,
+    /// CPU time that each TCP flow costs before it is answered, in microseconds.
+    #[arg(long, default_value_t = 0)]
+    work_us: u64,
     #[command(flatten)]
     place: Place,
 }
@@ -55,7 +61,7 @@ pub fn main(args: PodArgs) -> Result<()> {
 async fn serve(args: PodArgs) -> Result<()> {
     let answer: &'static str = (args.name + "\n").leak();
     for address in args.tcp {
-        tokio::spawn(accept(listener(address)?, answer));
+        tokio::spawn(accept(listener(address)?, answer, Duration::from_micros(args.work_us)));
     }
     for address in args.udp {
         tokio::spawn(echo(datagrams(address)?, answer));
@@ -108,10 +114,13 @@ async fn echo(socket: UdpSocket, answer: &'static str) {
     }
 }
 
-async fn accept(listener: TcpListener, answer: &'static str) {
+async fn accept(listener: TcpListener, answer: &'static str, cost: Duration) {
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => drop(tokio::spawn(hold(stream, answer))),
+            Ok((stream, _)) => {
+                work(cost);
+                tokio::spawn(hold(stream, answer));
+            }
             // The peer was faster, or files have run out: then new flows wait until others close.
             Err(error) => {
                 eprintln!(
@@ -121,6 +130,23 @@ async fn accept(listener: TcpListener, answer: &'static str) {
                 sleep(Duration::from_secs(1)).await;
             }
         }
+    }
+}
+
+/// Keeps the CPU busy, as decoding and checking a client's first words would. It is CPU time, not time: on a busy machine it
+/// takes longer, and costs the same.
+fn work(cost: Duration) {
+    if cost.is_zero() {
+        return;
+    }
+    let used = || {
+        let now = clock_gettime(ClockId::ThreadCPUTime);
+        // Neither is negative, and nanoseconds are below a second.
+        Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)
+    };
+    let until = used() + cost;
+    while used() < until {
+        std::hint::spin_loop();
     }
 }
 

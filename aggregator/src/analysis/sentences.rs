@@ -1,147 +1,77 @@
-//! Sentences for people. Results of the analysis enter; English with names and numbers leaves. Decides nothing.
+//! Sentences about faults, for people on call: names, numbers, what they mean, and what to do where it is plain. Results of
+//! the analysis enter; one English sentence each leaves. Decides nothing.
 
-use super::Subject;
-use super::balancer::lb_reference;
-use super::findings::MATERIAL_PEAK_RATIO;
+use super::causes::Part;
+use super::idle::idle_endpoints;
+use super::models::lb_reference;
 use super::shares::Split;
-use super::significance::{REJECT, flows_needed};
+use super::subject::Subject;
 use super::theil::within_term;
-use super::words::{capitalise, count, list, percent, plural, portion, range, ratio, span};
-use crate::report::{BalancerModel, FindingCode, FlowKind, Skew};
+use super::words::{count, list, percent, plural, portion, range, ratio, sample};
+use super::{bound, words};
+use crate::report::{BalancerModel, FindingCode, FlowKind};
 use std::collections::BTreeMap;
 
-/// A noise floor above this means that chance alone could hide a skew that people would call one.
-const COARSE_FLOOR: f64 = 1.25;
-
-/// The sentence of a cause found in the Theil parts of `subject`, which explains `share` of its skew.
-pub(super) fn cause(subject: &Subject, new: &Subject, code: FindingCode, share: f64) -> String {
-    let service = &subject.input.service;
-    let (who, how) = match code {
-        FindingCode::PlacementSkew => ("placement causes", placement(subject)),
-        FindingCode::LbSingleLeader => ("the load balancer causes", single_leader(subject.split)),
-        FindingCode::LbUneven => ("the load balancer causes", uneven(subject)),
-        _ => ("unequal pods on one node cause", within_node(subject.split)),
+/// A cause of the skew of `subject`.
+pub(super) fn cause(subject: &Subject, new: &Subject, part: &Part) -> String {
+    let (how, what_to_do) = match part.code {
+        FindingCode::PlacementSkew => (
+            placement(subject),
+            "spread the pods one per node; more replicas or restarts of the hot pods do not help",
+        ),
+        FindingCode::LbSingleLeader => (
+            single_leader(subject),
+            "a balancer in layer 2 mode does this by design, one that routes to all nodes does not",
+        ),
+        FindingCode::LbUneven => (
+            uneven(subject),
+            "look at the balancer's health checks, weights and hashing",
+        ),
+        FindingCode::EndpointIdle => (
+            idle(subject),
+            "see whether it accepts connections, and whether the node's rules for the Service hold it",
+        ),
+        FindingCode::ClientConcentration => bound::concentration(subject),
+        FindingCode::AffinityPinning => (bound::pinning(subject), bound::EVEN_OUT),
+        _ => (
+            within_node(subject),
+            "see whether its pods are ready all the time and the node's rules hold them all",
+        ),
     };
-    let kind = kind(subject.split.kind);
-    let (peak, flows) = (ratio(subject.skew.peak_ratio), count(subject.split.flows));
-    let mut sentence = format!(
-        "{service}: {who} {} of the skew of {kind} flows. {how} (peak ratio {peak}, {flows} flows).",
-        portion(share)
-    );
-    if subject.split.kind == FlowKind::Established {
-        let few = format!(
-            " From {} in {} it cannot be told whether this goes on.",
-            new_flows(new),
-            window(subject)
-        );
-        sentence.push_str(&few);
-    }
-    sentence
-}
-
-/// Established flows keep a split that new ones no longer have.
-pub(super) fn persistence(new: &Subject, established: &Subject) -> String {
+    let go_on = match subject.split.kind {
+        FlowKind::New => String::new(),
+        FlowKind::Established => format!(" (from {} it cannot be told whether this goes on)", sample(new)),
+    };
     format!(
-        "{}: established flows keep an earlier split: their peak ratio is {} ({} flows), that of new flows is {} ({} \
-         in {}). New flows do not even this out at once: established ones stay on their pods until they close.",
-        new.input.service,
-        ratio(established.skew.peak_ratio),
-        count(established.split.flows),
-        ratio(new.skew.peak_ratio),
-        count(new.split.flows),
-        window(new),
+        "{}: {how}; this explains {} of the skew of {} flows, whose peak ratio is {}{go_on}: {what_to_do}.",
+        subject.input.service,
+        portion(part.share),
+        subject.kind(),
+        ratio(subject.skew.peak_ratio),
     )
 }
 
 /// Nodes whose agent does not report.
 pub(super) fn silent(new: &Subject, silent: &[&str]) -> String {
-    let hidden = new
-        .input
-        .endpoints
-        .iter()
-        .filter(|e| !new.input.nodes[e.node].reporting)
-        .count();
+    let endpoints = &new.input.endpoints;
+    let hidden = endpoints.iter().filter(|e| !new.input.nodes[e.node].reporting).count();
     format!(
-        "{}: no agent reports from {}: the flows of {} of {} ready pods are unknown, so every share is suspect and no \
+        "{}: no agent reports from {}: the flows of {hidden} of {} ready pods are unknown, so every share is suspect and no \
          cause of skew is named.",
         new.input.service,
         list("node", silent),
-        hidden,
-        new.input.endpoints.len(),
+        endpoints.len(),
     )
 }
 
-/// Why there is no finding.
-pub(super) fn quiet(new: &Subject, established: &Subject) -> String {
-    let service = &new.input.service;
-    if new.input.endpoints.is_empty() {
-        return format!("{service}: no endpoint is ready.");
-    }
-    let (now, then) = (new.split.flows, established.split.flows);
-    match (now, then) {
-        (0, 0) => format!(
-            "{service}: no external flow opened in {}, and none is established.",
-            window(new)
-        ),
-        (0, _) => format!(
-            "{service}: no external flow opened in {}; {}.",
-            window(new),
-            state(established)
-        ),
-        _ if new.skew.test.is_none() && established.skew.test.is_some() => {
-            format!("{service}: {}; {}.", state(new), state(established))
-        }
-        _ => format!("{service}: {}.", state(new)),
-    }
-}
-
-/// What is known of flows that give no finding; at least one flow and one endpoint.
-fn state(subject: &Subject) -> String {
-    let Skew {
-        flows,
-        peak_ratio,
-        noise_floor,
-        significant,
-        test,
-        ..
-    } = subject.skew;
-    let pods = subject.split.endpoint_count();
-    let what = match subject.split.kind {
-        FlowKind::New => format!("{} in {}", new_flows(subject), window(subject)),
-        FlowKind::Established => plural(*flows, "established flow"),
-    };
-    let (peak, floor) = (ratio(*peak_ratio), ratio(*noise_floor));
-    let Some(test) = test else {
-        if pods == 1 {
-            return format!("its only ready pod has all of {what}; there is nothing to compare it with");
-        }
-        let needed = count(flows_needed(pods));
-        return format!(
-            "{what} over {pods} pods are too few to tell skew from chance ({needed} are needed): nothing is concluded"
-        );
-    };
-    let weighted = match subject.model {
-        BalancerModel::Weighted => "; the load balancer weights nodes by their pods",
-        _ => "",
-    };
-    if *significant {
-        let limit = percent(MATERIAL_PEAK_RATIO - 1.0);
-        format!("{what} over {pods} pods are even to within {limit}: peak ratio {peak}{weighted}")
-    } else if test.p_value < REJECT {
-        let (pod, share) = least(subject.split);
-        let ideal = percent(1.0 / pods as f64);
-        format!(
-            "{what} over {pods} pods are not quite even, but no pod gets more than chance may give (peak ratio {peak}, \
-             noise floor {floor}); {pod} gets the least, {share}, where {ideal} is ideal"
-        )
-    } else if noise_floor.is_some_and(|floor| floor > COARSE_FLOOR) {
-        format!(
-            "{what} over {pods} pods show no more skew than chance (peak ratio {peak}, noise floor {floor}), but are \
-             too few to conclude that shares are even{weighted}"
-        )
-    } else {
-        format!("{what} over {pods} pods are even: peak ratio {peak} is within chance (noise floor {floor}){weighted}")
-    }
+/// A balancer that evens out an uneven placement.
+pub(super) fn weighted(new: &Subject) -> String {
+    let (low, high) = ends(&new.split.node_endpoints);
+    format!(
+        "{}: the load balancer weights nodes by their ready pods, so that nodes of {low} to {high} pods give each pod about the \
+         same: the uneven placement does no harm as long as this holds.",
+        new.input.service
+    )
 }
 
 /// Pods by how many share their node: each group's mean share, next to the ideal.
@@ -157,9 +87,13 @@ fn placement(subject: &Subject) -> String {
         let each = percent(share / f64::from(*nodes) / f64::from(*on));
         match (*on, *nodes) {
             (1, 1) => format!("the pod alone on its node gets {each}"),
-            (1, _) => format!("pods alone on their node get {each}"),
-            (on, 1) => format!("pods on the node of {on} get {each}"),
-            (on, _) => format!("pods on nodes of {on} get {each}"),
+            (1, nodes) => format!("the {nodes} pods alone on their node get {each} each"),
+            (on, 1) => format!("the {on} pods that share a node get {each} each"),
+            (on, nodes) => format!(
+                "the {} pods that share a node with {} get {each} each",
+                on * nodes,
+                others(on - 1)
+            ),
         }
     };
     // With many sizes, the two ends tell the story.
@@ -167,26 +101,42 @@ fn placement(subject: &Subject) -> String {
         0..=3 => groups.iter().map(tell).collect(),
         _ => groups.iter().take(1).chain(groups.iter().last()).map(tell).collect(),
     };
-    let nodes = split.node_count();
-    let tier1 = match subject.model {
-        BalancerModel::EqualPerNode => {
-            let (equal, range) = (percent(1.0 / nodes as f64), range(&split.node_shares));
-            format!("the load balancer gives each of {nodes} nodes 1/{nodes} = {equal} (measured: {range}); ")
-        }
-        _ => String::new(),
+    let (nodes, range) = (split.node_count(), range(&split.node_shares));
+    let kind = subject.kind();
+    let first_tier = match subject.balancer.model {
+        BalancerModel::EqualPerNode => format!(
+            "the load balancer picks a node first and gives each of {nodes} nodes 1/{nodes} = {} of {kind} flows however many \
+             pods it has (measured: {range})",
+            percent(1.0 / nodes as f64)
+        ),
+        _ => format!(
+            "a node is picked first, and {nodes} nodes get {range} of {kind} flows, not in proportion to their pods"
+        ),
     };
     let ideal = percent(1.0 / split.endpoint_count() as f64);
-    capitalise(&format!("{tier1}{}; ideal is {ideal}", pods.join(", ")))
+    format!(
+        "pods are hot because of where they run: {first_tier}, so {} where {ideal} is ideal",
+        pods.join(" and ")
+    )
 }
 
-fn single_leader(split: &Split) -> String {
+fn others(n: u32) -> String {
+    match n {
+        1 => "another".to_owned(),
+        n => format!("{n} others"),
+    }
+}
+
+fn single_leader(subject: &Subject) -> String {
+    let split = subject.split;
     let Some(leader) = split.leader() else {
         return String::new();
     };
     let on_leader = split.node_endpoints[leader] as usize;
     format!(
-        "It sends {} to one node, {}, with {}; {} with {} are left idle",
+        "the load balancer sends {} of {} flows to one node, {}, with {}, and leaves {} with {} idle",
         percent(split.node_shares[leader]),
+        subject.kind(),
         split.nodes[leader].name,
         plural(on_leader as u64, "ready pod"),
         plural(split.node_count() as u64 - 1, "other node"),
@@ -211,68 +161,93 @@ fn uneven(subject: &Subject) -> String {
     };
     let got = |node: usize| percent(split.node_shares[node]);
     let (most_name, least_name) = (&split.nodes[most].name, &split.nodes[least].name);
-    let fits = if subject.model == BalancerModel::NoneFits {
-        "; no known balancer model fits"
-    } else {
-        ""
+    let how = match subject.balancer.model {
+        BalancerModel::ZoneEqual => ", since it gives each zone the same however many nodes it has",
+        BalancerModel::NoneFits => ", in a way that no known model explains",
+        _ => "",
     };
-    if theil.placement < 0.0 {
-        let (most_due, least_due) = (percent(due[most]), percent(due[least]));
-        return format!(
-            "By their pods, node {most_name} is due {most_due} and gets {}, node {least_name} is due {least_due} and \
-             gets {}{fits}",
-            got(most),
-            got(least),
-        );
-    }
-    let equal = percent(due[most]);
-    format!(
-        "Node {most_name} gets {}, node {least_name} {}, where equal is {equal}{fits}",
+    let most_got = format!(
+        "the load balancer gives node {most_name} {} of {} flows",
         got(most),
-        got(least)
-    )
+        subject.kind()
+    );
+    let (most_due, least_due) = (percent(due[most]), percent(due[least]));
+    if theil.placement < 0.0 {
+        let least_got = got(least);
+        format!(
+            "{most_got} where its pods are due {most_due}, and node {least_name} {least_got} where {least_due} is due{how}"
+        )
+    } else {
+        format!(
+            "{most_got} and node {least_name} {} where {most_due} is even{how}",
+            got(least)
+        )
+    }
 }
 
 /// The pod that gets the most beyond its part of its node.
-fn within_node(split: &Split) -> String {
-    let by_term = |a: &usize, b: &usize| {
-        let order = within_term(split, *a).total_cmp(&within_term(split, *b));
-        order.then_with(|| split.endpoints[*b].pod.cmp(&split.endpoints[*a].pod))
-    };
-    let Some(top) = (0..split.endpoint_count()).max_by(by_term) else {
+fn within_node(subject: &Subject) -> String {
+    let split = subject.split;
+    let Some(top) = most_above_its_node(split) else {
         return String::new();
     };
-    let (pod, node) = (&split.endpoints[top].pod, split.endpoints[top].node);
+    let clients = if subject.view.is_some() {
+        "its clients do not explain it"
+    } else {
+        "session affinity or heavy clients may do this, but clients are not known"
+    };
+    format!("{}; {clients}", of_its_node(subject, top))
+}
+
+/// "on node n1 pod p gets 80.0 % of the node's new flows where 1/3 = 33.3 % is even".
+pub(super) fn of_its_node(subject: &Subject, endpoint: usize) -> String {
+    let split = subject.split;
+    let (pod, node) = (&split.endpoints[endpoint].pod, split.endpoints[endpoint].node);
     let on_node = split.node_endpoints[node];
     format!(
-        "On node {} pod {pod} gets {} of the node's flows where 1/{on_node} = {} is even: session affinity or heavy \
-         clients do this",
+        "on node {} pod {pod} gets {} of the node's {} flows where 1/{on_node} = {} is even",
         split.nodes[node].name,
-        percent(split.shares[top] / split.node_shares[node]),
+        percent(split.shares[endpoint] / split.node_shares[node]),
+        subject.kind(),
         percent(1.0 / f64::from(on_node)),
     )
 }
 
-/// The pod with the smallest share.
-fn least<'a>(split: &Split<'a>) -> (&'a str, String) {
-    let pods = split.endpoints.iter().zip(&split.shares);
-    let least = pods.min_by(|(a, s), (b, t)| s.total_cmp(t).then_with(|| a.pod.cmp(&b.pod)));
-    least.map_or(("", percent(0.0)), |(endpoint, share)| {
-        (endpoint.pod.as_str(), percent(*share))
-    })
+/// The endpoint that gets the most beyond its part of its node; on a tie the first by name.
+pub(super) fn most_above_its_node(split: &Split) -> Option<usize> {
+    let by_term = |a: &usize, b: &usize| {
+        let order = within_term(split, *a).total_cmp(&within_term(split, *b));
+        order.then_with(|| split.endpoints[*b].pod.cmp(&split.endpoints[*a].pod))
+    };
+    (0..split.endpoint_count()).max_by(by_term)
 }
 
-fn kind(kind: FlowKind) -> &'static str {
-    match kind {
-        FlowKind::New => "new",
-        FlowKind::Established => "established",
+/// Pods that get next to nothing; with one, how much.
+fn idle(subject: &Subject) -> String {
+    let split = subject.split;
+    let mut idle = idle_endpoints(subject).endpoints;
+    idle.sort_by(|a, b| split.endpoints[*a].pod.cmp(&split.endpoints[*b].pod));
+    if let [one] = idle[..] {
+        let node = split.endpoints[one].node;
+        let even = split.node_counts[node] / u64::from(split.node_endpoints[node]).max(1);
+        return format!(
+            "pod {} on node {} is ready and got {} of {} that opened there, where {} would be even",
+            split.endpoints[one].pod,
+            split.nodes[node].name,
+            count(split.counts[one]),
+            plural(split.node_counts[node], "flow"),
+            count(even),
+        );
     }
+    let names: Vec<&str> = idle.iter().map(|e| split.endpoints[*e].pod.as_str()).collect();
+    format!(
+        "{} are ready and got next to none of the flows that opened on their nodes",
+        words::list("pod", &names)
+    )
 }
 
-fn new_flows(subject: &Subject) -> String {
-    plural(subject.split.flows, "new flow")
-}
-
-fn window(subject: &Subject) -> String {
-    span(subject.input.window.to_ms.saturating_sub(subject.input.window.from_ms) / 1000)
+/// Smallest and largest.
+fn ends(counts: &[u32]) -> (u32, u32) {
+    let (low, high) = (counts.iter().min(), counts.iter().max());
+    (low.copied().unwrap_or_default(), high.copied().unwrap_or_default())
 }

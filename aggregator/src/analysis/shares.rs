@@ -1,5 +1,5 @@
 //! Counts to shares. One kind of flows of a Service enters; its shares over endpoints and over nodes leave, with the
-//! figures that need nothing else: peak ratio, max/min and Jain.
+//! figures that need nothing else: peak ratio, max/min, coefficient of variation, Gini and Jain.
 
 use super::{EndpointInput, NodeInput, ServiceInput};
 use crate::report::FlowKind;
@@ -33,7 +33,11 @@ impl<'a> Split<'a> {
             FlowKind::New => e.new,
             FlowKind::Established => e.established,
         };
-        let counts: Vec<u64> = input.endpoints.iter().map(count).collect();
+        Self::of_counts(input, kind, input.endpoints.iter().map(count).collect())
+    }
+
+    /// Splits `counts`, one an endpoint.
+    pub fn of_counts(input: &'a ServiceInput, kind: FlowKind, counts: Vec<u64>) -> Self {
         // Sums in 128 bits: counters are 64 bits wide, and a sum that wraps would be a wrong share.
         let mut node_sums = vec![0u128; input.nodes.len()];
         let mut node_endpoints = vec![0u32; input.nodes.len()];
@@ -42,15 +46,16 @@ impl<'a> Split<'a> {
             node_endpoints[endpoint.node] += 1;
         }
         let total: u128 = node_sums.iter().sum();
-        let share = |part: u128| if total == 0 { 0.0 } else { part as f64 / total as f64 };
+        // Without flows all shares are 0.
+        let whole = (total as f64).max(f64::MIN_POSITIVE);
         Self {
             kind,
             nodes: &input.nodes,
             endpoints: &input.endpoints,
             flows: saturate(total),
-            shares: counts.iter().map(|c| share(u128::from(*c))).collect(),
+            shares: counts.iter().map(|count| *count as f64 / whole).collect(),
             counts,
-            node_shares: node_sums.iter().map(|c| share(*c)).collect(),
+            node_shares: node_sums.iter().map(|sum| *sum as f64 / whole).collect(),
             node_counts: node_sums.into_iter().map(saturate).collect(),
             node_endpoints,
         }
@@ -64,19 +69,6 @@ impl<'a> Split<'a> {
     /// N.
     pub fn node_count(&self) -> usize {
         self.nodes.len()
-    }
-
-    /// 1 / N for each node.
-    pub fn equal_shares(&self) -> Vec<f64> {
-        vec![1.0 / self.node_count() as f64; self.node_count()]
-    }
-
-    /// n_v / P for each node.
-    pub fn weighted_shares(&self) -> Vec<f64> {
-        self.node_endpoints
-            .iter()
-            .map(|n| f64::from(*n) / self.endpoint_count() as f64)
-            .collect()
     }
 
     /// True when every node has the same number of endpoints: equal-per-node and weighted are then one model.
@@ -94,6 +86,34 @@ impl<'a> Split<'a> {
     pub fn max_min(&self) -> Option<f64> {
         let (min, max) = (self.counts.iter().min()?, self.counts.iter().max()?);
         (*min > 0).then_some(*max as f64 / *min as f64)
+    }
+
+    /// Coefficient of variation: the standard deviation of the counts (of all P, not of a sample) over their mean, which is
+    /// sqrt(P sum s^2 - 1); None without flows.
+    pub fn cv(&self) -> Option<f64> {
+        // Through deviations: the difference would cancel where shares are nearly even.
+        let p = self.endpoint_count() as f64;
+        let squares: f64 = self.shares.iter().map(|s| (s * p - 1.0).powi(2)).sum();
+        (self.flows > 0).then(|| (squares / p).sqrt())
+    }
+
+    /// Gini coefficient sum (2i - P - 1) s_(i) / P over the shares s_(1) to s_(P) in ascending order, i from 1; None without flows.
+    ///
+    /// C. Gini, Variabilita e mutabilita, 1912; in this form A. Sen, On Economic Inequality, 1973.
+    pub fn gini(&self) -> Option<f64> {
+        if self.flows == 0 {
+            return None;
+        }
+        let mut sorted = self.counts.clone();
+        sorted.sort_unstable();
+        let (p, flows) = (
+            self.endpoint_count() as f64,
+            sorted.iter().map(|count| *count as f64).sum::<f64>(),
+        );
+        let term = |(i, count): (usize, &u64)| (2.0 * i as f64 + 1.0 - p) * (*count as f64 / flows);
+        let sum: f64 = sorted.iter().enumerate().map(term).sum();
+        // Not negative but for rounding.
+        Some((sum / p).max(0.0))
     }
 
     /// Jain's fairness index (sum x)^2 / (P sum x^2), which is 1 / (P sum s^2); None without flows.

@@ -1,5 +1,8 @@
 //! Numbers and lists for sentences. Values enter; short text leaves.
 
+use super::subject::Subject;
+use crate::report::FlowKind;
+
 /// Lists name this many things before "and 7 more".
 const NAMED: usize = 5;
 
@@ -9,6 +12,26 @@ pub(super) fn span(seconds: u64) -> String {
         s if s >= 3600 && s.is_multiple_of(3600) => format!("{} h", s / 3600),
         s if s >= 60 && s.is_multiple_of(60) => format!("{} min", s / 60),
         s => format!("{s} s"),
+    }
+}
+
+/// A span of time, to about two digits: "45 s", "12 min", "3.2 h", "4.5 days".
+pub(super) fn about(seconds: f64) -> String {
+    match seconds {
+        s if s < 90.0 => format!("{s:.0} s"),
+        s if s < 5_400.0 => format!("{:.0} min", s / 60.0),
+        s if s < 36_000.0 => format!("{:.1} h", s / 3_600.0),
+        s if s < 129_600.0 => format!("{:.0} h", s / 3_600.0),
+        s => format!("{:.1} days", s / 86_400.0),
+    }
+}
+
+/// A p-value: "p = 0.02", "p = 3e-7", "p < 1e-15".
+pub(super) fn chance(p_value: f64) -> String {
+    match p_value {
+        p if p < 1e-15 => "p < 1e-15".to_owned(),
+        p if p < 0.001 => format!("p = {p:.0e}"),
+        p => format!("p = {p:.3}"),
     }
 }
 
@@ -53,6 +76,21 @@ pub(super) fn ratio(value: Option<f64>) -> String {
     value.map_or("unknown".to_owned(), |v| format!("{v:.2}"))
 }
 
+/// How many flows, of which kind, and for new ones over how long: "20,000 new flows in 5 min".
+pub(super) fn sample(subject: &Subject) -> String {
+    let flows = plural(subject.split.flows, &format!("{} flow", subject.kind()));
+    match subject.split.kind {
+        FlowKind::New => format!("{flows} in {}", window(subject)),
+        FlowKind::Established => flows,
+    }
+}
+
+/// Length of the window of new flows.
+pub(super) fn window(subject: &Subject) -> String {
+    let window = subject.input.window;
+    span(window.to_ms.saturating_sub(window.from_ms) / 1000)
+}
+
 /// "14.0 % to 14.6 %", or "14.3 % each".
 pub(super) fn range(shares: &[f64]) -> String {
     let low = percent(shares.iter().copied().fold(f64::INFINITY, f64::min));
@@ -83,14 +121,6 @@ pub(super) fn list(noun: &str, names: &[&str]) -> String {
     }
 }
 
-/// The same with a capital first letter.
-pub(super) fn capitalise(text: &str) -> String {
-    let mut chars = text.chars();
-    chars
-        .next()
-        .map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,6 +134,14 @@ mod tests {
         assert_eq!(
             [span(45), span(90), span(300), span(5_400), span(7_200)],
             ["45 s", "90 s", "5 min", "90 min", "2 h"]
+        );
+        assert_eq!(
+            [about(45.2), about(730.0), about(11_520.0), about(400_000.0)],
+            ["45 s", "12 min", "3.2 h", "4.6 days"]
+        );
+        assert_eq!(
+            [chance(0.0), chance(3.4e-7), chance(0.0234)],
+            ["p < 1e-15", "p = 3e-7", "p = 0.023"]
         );
         assert_eq!(
             [percent(0.0), percent(1e-5), percent(1.0 / 7.0)],

@@ -66,10 +66,5 @@ pub async fn serve(listener: TcpListener, api: Api, mut drain: watch::Receiver<b
         .await
 }
 
-/// Windows that metrics are computed over, and their label values.
-pub(crate) const METRIC_WINDOWS: [(Duration, &str); 4] = [
-    (Duration::from_secs(60), "1m"),
-    (Duration::from_secs(300), "5m"),
-    (Duration::from_secs(900), "15m"),
-    (Duration::from_secs(3600), "60m"),
-];
+/// Window of the verdicts and findings in the metrics, and of a report when none is asked for.
+const DEFAULT_WINDOW: Duration = Duration::from_secs(300);

@@ -1,16 +1,12 @@
 //! The parameters of a request enter as text; a window and a port leave.
 
-use std::time::Duration;
-
 use serde::Deserialize;
 
-use super::ApiError;
+use super::{ApiError, DEFAULT_WINDOW};
 use crate::config::duration;
 use crate::ledger::RETENTION_MS;
 use crate::state::{PortFigures, WindowStart};
 use crate::{millis, now_ms};
-
-const DEFAULT_WINDOW: Duration = Duration::from_secs(300);
 
 /// `?port=…&window=…&since=…`
 #[derive(Debug, Default, Deserialize)]

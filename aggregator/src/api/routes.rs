@@ -7,7 +7,7 @@ use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 
 use super::query::Parameters;
-use super::{Api, ApiError, METRIC_WINDOWS};
+use super::{Api, ApiError, DEFAULT_WINDOW};
 use crate::cluster::ObjectName;
 use crate::report::ServiceReport;
 use crate::state::{Figures, Scope, WindowStart};
@@ -50,8 +50,8 @@ pub(super) async fn nodes(State(api): State<Api>) -> Result<Json<Vec<AgentState>
 }
 
 pub(super) async fn metrics(State(api): State<Api>) -> Result<impl IntoResponse, ApiError> {
-    let windows = METRIC_WINDOWS.map(|(length, _)| WindowStart::Ago(millis(length)));
-    let snapshot = api.state.metrics(windows.to_vec()).await?;
+    let windows = vec![WindowStart::Ago(millis(DEFAULT_WINDOW))];
+    let snapshot = api.state.metrics(windows).await?;
     let sync = api.sync.borrow().clone();
     let text = blocking(move || openmetrics::render(&snapshot, &sync))
         .await?

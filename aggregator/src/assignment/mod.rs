@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use ipnet::Ipv6Net;
 
+use crate::clients::ClientKey;
 use crate::cluster::{ClusterView, ServicePort, ServiceView};
 use crate::flow::{EndpointKey, Protocol, SourceClass};
 use crate::report::DoorKind;
@@ -42,6 +43,8 @@ pub struct Assignment {
     pub node_addresses: BTreeSet<Ipv6Addr>,
     /// How often to report, in milliseconds.
     pub report_interval_ms: u32,
+    /// Under which to hash clients, oldest first; none: single flows are not wanted.
+    pub client_keys: Arc<[ClientKey]>,
 }
 
 impl Assignment {

@@ -142,6 +142,7 @@ fn doors(plan: &Plan, node: &str) -> Vec<String> {
         front_doors: plan.front_doors.clone(),
         node_addresses: plan.node_addresses[node].clone(),
         report_interval_ms: 0,
+        client_keys: Arc::from([]),
     };
     assignment
         .front_doors()

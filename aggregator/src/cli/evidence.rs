@@ -203,6 +203,7 @@ fn loss(kind: &'static str) -> &'static str {
         "corrected" => "flows found gone by a check",
         "unserved_full" => "attempts without room to be counted",
         "udp_flows_full" => "datagrams of UDP flows without room to be tracked",
+        "activity_dropped" => "events of single flows lost, which clients lack",
         "entries_dropped" => "ledger entries not kept",
         other => other,
     }

@@ -2,6 +2,7 @@
 
 mod args;
 mod client;
+mod clients;
 mod evidence;
 mod number;
 mod table;

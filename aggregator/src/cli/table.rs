@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
+use super::clients;
 use super::evidence::{self, front_doors, gone, unserved};
 use super::number::{count, decimal, percent, plural, span};
-use crate::report::{EndpointRow, NodeRow, ServiceReport, Skew};
+use crate::report::{EndpointRow, Finding, NodeRow, ServiceReport, Skew};
 
 /// More endpoints than this do not fit a screen: then the highest and the lowest shares are shown. Lines about anything
 /// else take room from them.
@@ -30,8 +31,15 @@ const HEADER: [&str; 8] = [
 /// Renders a report for people: who it is about, each pod's shares, the nodes, the parts of the skew, the verdict, what
 /// else is known, the headline, and what is missing.
 pub fn render_table(report: &ServiceReport) -> String {
-    let beside: Vec<String> = [front_doors(report), gone(report), unserved(report)].concat();
-    let missing: Vec<String> = std::iter::once(headline(report))
+    let beside: Vec<String> = [
+        clients::lines(report),
+        front_doors(report),
+        gone(report),
+        unserved(report),
+    ]
+    .concat();
+    let missing: Vec<String> = findings(report)
+        .into_iter()
         .chain(report.notes.iter().map(|note| format!("Note: {note}")))
         .chain(evidence::losses(&report.losses))
         .collect();
@@ -83,11 +91,17 @@ fn endpoints(rows: &[EndpointRow], room: usize) -> String {
     // Columns of which nothing is known, or that have nothing to say, are not shown.
     let cpu = rows.iter().any(|row| evidence::cpu(row) != "-");
     let trouble = rows.iter().any(|row| !evidence::trouble(row).is_empty());
+    let clients = rows.iter().any(|row| row.clients.is_some());
     let header = HEADER.iter().copied();
     table
         .load_style(presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Disabled)
-        .set_header(header.chain(cpu.then_some("CPU")).chain(trouble.then_some("TROUBLE")));
+        .set_header(
+            header
+                .chain(clients.then_some("CLIENTS"))
+                .chain(cpu.then_some("CPU"))
+                .chain(trouble.then_some("TROUBLE")),
+        );
     let shown = shown(rows, room);
     for (_, row) in rows.iter().enumerate().filter(|(position, _)| shown.contains(position)) {
         let figures = [
@@ -100,15 +114,20 @@ fn endpoints(rows: &[EndpointRow], room: usize) -> String {
             count(row.established),
             percent(row.established_share),
         ];
+        let distinct = |row: &EndpointRow| {
+            row.clients
+                .map_or_else(|| "-".to_owned(), |clients| count(clients.value.round() as u64))
+        };
         let cpu = cpu.then(|| evidence::cpu(row));
         table.add_row(
             figures
                 .into_iter()
+                .chain(clients.then(|| distinct(row)))
                 .chain(cpu)
                 .chain(trouble.then(|| evidence::trouble(row))),
         );
     }
-    let numbers = HEADER.len() + usize::from(cpu) - FIRST_NUMBER;
+    let numbers = HEADER.len() + usize::from(clients) + usize::from(cpu) - FIRST_NUMBER;
     for column in table.column_iter_mut().skip(FIRST_NUMBER).take(numbers) {
         column.set_cell_alignment(CellAlignment::Right);
     }
@@ -156,6 +175,14 @@ fn skews(report: &ServiceReport) -> String {
     let mut text = String::new();
     for (name, skew) in [("New flows", &report.new), ("Established flows", &report.established)] {
         text.push_str(&self::skew(name, skew));
+        if skew.flows > 0
+            && let Some(causes) = clients::causes(report, skew.kind)
+        {
+            text.push_str(&format!("  {causes}\n"));
+        }
+    }
+    if let Some(windows) = clients::windows(report) {
+        text.push_str(&format!("{windows}\n"));
     }
     format!(
         "{text}Load balancer: {}, {}",
@@ -188,14 +215,25 @@ fn skew(name: &str, skew: &Skew) -> String {
     )
 }
 
-/// The headline is the first finding's sentence, when there is one.
-fn headline(report: &ServiceReport) -> String {
-    let more = report
-        .findings
-        .iter()
-        .skip(1)
-        .map(|finding| format!("\nAlso: {}", finding.sentence));
-    std::iter::once(report.headline.clone()).chain(more).collect()
+/// What is found, each finding with its evidence; or the headline, when it says something else.
+fn findings(report: &ServiceReport) -> Vec<String> {
+    let told = |finding: &&Finding| report.headline.starts_with(&finding.sentence);
+    let mut lines = Vec::new();
+    if report.findings.first().is_none_or(|first| !told(&first)) {
+        lines.push(report.headline.clone());
+    }
+    for (position, finding) in report.findings.iter().enumerate() {
+        if lines.is_empty() {
+            lines.push(finding.sentence.clone());
+        } else if position > 0 {
+            lines.push(format!("Also: {}", finding.sentence));
+        } else {
+            // The headline stands for it.
+            continue;
+        }
+        lines.extend(finding.evidence.iter().map(|evidence| format!("  - {evidence}")));
+    }
+    lines
 }
 
 fn time(ms: u64) -> String {

@@ -98,11 +98,12 @@ impl Objects {
             let ports = service
                 .ports
                 .iter()
-                .map(|port| service_port(name, port, slices, pods))
+                .map(|port| service_port(name, port, slices, (nodes, pods)))
                 .collect();
             let service = ServiceView {
                 external_traffic_policy: service.external_traffic_policy.clone(),
                 session_affinity: service.session_affinity.clone(),
+                affinity_timeout_seconds: service.affinity_timeout_seconds,
                 addresses: service.addresses.clone(),
                 ports,
             };
@@ -133,7 +134,7 @@ fn service_port(
     service: &ObjectName,
     port: &PortFacts,
     slices: &[&SliceFacts],
-    pods: &HashMap<ObjectName, PodFacts>,
+    (nodes, pods): (&HashMap<ObjectName, NodeFacts>, &HashMap<ObjectName, PodFacts>),
 ) -> ServicePort {
     // By unique id also: a StatefulSet's pod that is made anew has the name of the one before it.
     let mut endpoints: BTreeMap<(String, String, PodUid, u16), Endpoint> = BTreeMap::new();
@@ -163,7 +164,7 @@ fn service_port(
                 ready: false,
                 serving: false,
                 terminating: true,
-                zone: found.zone.clone(),
+                zone: zone_of(node, found, nodes),
             });
             // While an endpoint moves between slices it is in both, one of them stale: the better condition is the
             // newer one, as kube-proxy also decides.
@@ -192,6 +193,18 @@ fn node_of<'a>(
         return Some(&endpoint.node);
     }
     pod_of(service, endpoint, pods).map(|pod| pod.node.as_str())
+}
+
+/// The zone that the slice names, else that of the node.
+fn zone_of(node: &str, endpoint: &SliceEndpoint, nodes: &HashMap<ObjectName, NodeFacts>) -> String {
+    if !endpoint.zone.is_empty() {
+        return endpoint.zone.clone();
+    }
+    let name = ObjectName {
+        namespace: String::new(),
+        name: node.to_owned(),
+    };
+    nodes.get(&name).map(|node| node.zone.clone()).unwrap_or_default()
 }
 
 /// The id that the slice names, in the form that agents tell it.

@@ -15,12 +15,17 @@ use crate::ledger::{PodUid, pod_uid};
 
 const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 const STATIC_POD_ANNOTATION: &str = "kubernetes.io/config.mirror";
+const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
+/// What the API server writes when a Service with `ClientIP` names no timeout.
+const DEFAULT_AFFINITY_SECONDS: u32 = 10_800;
 
 /// Of a Node.
 #[derive(PartialEq, Eq)]
 pub(super) struct NodeFacts {
     pub(super) pod_ranges: Vec<Ipv6Net>,
     pub(super) addresses: Vec<Ipv6Addr>,
+    /// Empty when the node has no such label.
+    pub(super) zone: String,
 }
 
 /// Of a Pod that has an address or a node.
@@ -41,6 +46,7 @@ pub(super) struct ServiceFacts {
     pub(super) has_selector: bool,
     pub(super) external_traffic_policy: String,
     pub(super) session_affinity: String,
+    pub(super) affinity_timeout_seconds: Option<u32>,
     pub(super) addresses: ServiceAddresses,
     pub(super) ports: Vec<PortFacts>,
 }
@@ -80,6 +86,7 @@ impl Watched for Node {
     type Facts = NodeFacts;
 
     fn facts(self) -> Option<NodeFacts> {
+        let mut labels = self.metadata.labels.unwrap_or_default();
         let spec = self.spec.unwrap_or_default();
         let ranges = spec
             .pod_cidrs
@@ -93,6 +100,7 @@ impl Watched for Node {
                 .iter()
                 .filter_map(|address| parse_address(&address.address))
                 .collect(),
+            zone: labels.remove(ZONE_LABEL).unwrap_or_default(),
         })
     }
 
@@ -161,6 +169,11 @@ impl Watched for Service {
         }
         let balancer = self.status.and_then(|status| status.load_balancer).unwrap_or_default();
         let ingress = balancer.ingress.unwrap_or_default();
+        let session_affinity = spec.session_affinity.unwrap_or_else(|| "None".to_owned());
+        let timeout = spec
+            .session_affinity_config
+            .and_then(|config| config.client_ip?.timeout_seconds);
+        let timeout = timeout.and_then(|seconds| u32::try_from(seconds).ok().filter(|&seconds| seconds > 0));
         Some(ServiceFacts {
             addresses: ServiceAddresses {
                 load_balancer: addresses(ingress.iter().filter_map(|point| point.ip.as_deref())),
@@ -176,7 +189,9 @@ impl Watched for Service {
             },
             has_selector: spec.selector.is_some_and(|selector| !selector.is_empty()),
             external_traffic_policy: spec.external_traffic_policy.unwrap_or_else(|| "Cluster".to_owned()),
-            session_affinity: spec.session_affinity.unwrap_or_else(|| "None".to_owned()),
+            affinity_timeout_seconds: (session_affinity == "ClientIP")
+                .then(|| timeout.unwrap_or(DEFAULT_AFFINITY_SECONDS)),
+            session_affinity,
             ports,
         })
     }

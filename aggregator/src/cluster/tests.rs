@@ -325,6 +325,66 @@ fn policies_have_the_defaults_of_the_api() {
 }
 
 #[test]
+fn how_long_affinity_lasts() {
+    let timeout = |spec: Value| {
+        let mut service = service(json!([{ "port": 1 }]));
+        service["spec"]
+            .as_object_mut()
+            .unwrap()
+            .extend(spec.as_object().unwrap().clone());
+        let world = World {
+            services: vec![("ns/s", service)],
+            ..Default::default()
+        };
+        view(world).services[&object_name("ns/s")].affinity_timeout_seconds
+    };
+    let set = |seconds: i32| json!({ "clientIP": { "timeoutSeconds": seconds } });
+    assert_eq!(timeout(json!({})), None);
+    assert_eq!(timeout(json!({ "sessionAffinity": "ClientIP" })), Some(10_800));
+    let with = |affinity: &str, seconds| {
+        timeout(json!({ "sessionAffinity": affinity, "sessionAffinityConfig": set(seconds) }))
+    };
+    assert_eq!(with("ClientIP", 600), Some(600));
+    assert_eq!(with("None", 600), None, "what is configured does not apply");
+    assert_eq!(with("ClientIP", -1), Some(10_800), "impossible");
+}
+
+#[test]
+fn the_zone_of_a_slice_or_else_of_the_node() {
+    let mut named = endpoint("p", "n", "10.0.0.1", true);
+    named["zone"] = json!("of-slice");
+    let found = view(World {
+        nodes: vec![
+            (
+                "n",
+                json!({ "metadata": { "labels": { "topology.kubernetes.io/zone": "of-node" } } }),
+            ),
+            ("unlabelled", json!({})),
+        ],
+        services: vec![("ns/s", service(json!([{ "port": 80 }])))],
+        slices: vec![(
+            "ns/1",
+            slice(
+                "s",
+                json!({ "port": 8080 }),
+                json!([
+                    named,
+                    endpoint("q", "n", "10.0.0.2", true),
+                    endpoint("r", "unknown", "10.0.0.3", true),
+                    endpoint("s", "unlabelled", "10.0.0.4", true)
+                ]),
+            ),
+        )],
+        ..Default::default()
+    });
+    let endpoints = found.services[&object_name("ns/s")].ports[0].endpoints.iter();
+    let zones: Vec<(&str, &str)> = endpoints
+        .map(|found| (found.pod.as_str(), found.zone.as_str()))
+        .collect();
+    assert_eq!(zones, [("p", "of-slice"), ("q", "of-node"), ("r", ""), ("s", "")]);
+}
+
+#[test]
 fn addresses_by_whose_they_are() {
     let pod = |phase: &str, host_network: bool, ips: &[&str]| {
         let ips: Vec<Value> = ips.iter().map(|ip| json!({ "ip": ip })).collect();

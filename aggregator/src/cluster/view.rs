@@ -48,6 +48,8 @@ pub struct ServiceView {
     pub external_traffic_policy: String,
     /// `None` or `ClientIP`.
     pub session_affinity: String,
+    /// How long a client keeps its pod with `ClientIP`, in seconds; `None` without.
+    pub affinity_timeout_seconds: Option<u32>,
     /// Where it can be dialled, beside the nodes' addresses.
     pub addresses: ServiceAddresses,
     /// Its TCP and UDP ports, in the order of the Service.
@@ -146,7 +148,7 @@ pub struct Endpoint {
     pub serving: bool,
     /// Is being deleted.
     pub terminating: bool,
-    /// Zone, empty when not known.
+    /// Its zone, else that of its node; empty when neither is known.
     pub zone: String,
 }
 

@@ -122,6 +122,7 @@ async fn converse(
                         let ack = wire::ack(report.epoch, report.sequence);
                         let (reply, taken) = oneshot::channel();
                         let received_ms = now_ms();
+                        let report = Box::new(report);
                         tell(events, Event::Report { node: node.clone(), stream: id, report, received_ms, reply }).await?;
                         taken.await.map_err(|_gone| stopping())?;
                         answer(outbox, ack).await?;

@@ -2,10 +2,14 @@
 //! leave, with the pod that they belong to.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use super::report::{DoorCounts, DoorKey, Entry, PodUid};
+use super::flows::Flows;
+use super::report::{DoorCounts, DoorKey, Entry, FlowAges, PodUid};
 use super::series::{Series, Tick};
-use crate::flow::{ByClass, Counts};
+use crate::flow::{ByClass, Counts, SourceClass};
+
+const EXTERNAL: usize = SourceClass::External.index();
 
 /// Front doors kept for one key. Flows through others have no known door.
 pub(super) const MAX_DOORS: usize = 64;
@@ -40,7 +44,7 @@ impl Owner {
 #[derive(Debug, Clone, Default)]
 struct Class {
     last: Counts,
-    opened: Series,
+    flows: Flows,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -48,7 +52,7 @@ struct Door {
     /// In the newest report.
     present: bool,
     last: DoorCounts,
-    opened: Series,
+    flows: Flows,
 }
 
 /// Flows from the time of an earlier pod with the same address and cgroup number, or with none.
@@ -68,6 +72,8 @@ pub struct KeyLedger {
     doors: BTreeMap<DoorKey, Door>,
     /// Doors without room in the newest report: when room is found for them, their counts are not new.
     doors_overflowing: bool,
+    /// The newest reading, by our clock.
+    ages: Option<Arc<FlowAges>>,
     past: Vec<Past>,
     /// Reports with new flows while the endpoint belonged to another pod than [`Owner::Bound`].
     strange: u8,
@@ -90,10 +96,20 @@ impl KeyLedger {
 
     /// Flows that opened in the buckets of a span, both ends included, by class.
     pub fn opened(&self, from: Tick, to: Tick) -> ByClass<u64> {
-        self.classes.each_ref().map(|class| class.opened.sum(from, to))
+        self.classes.each_ref().map(|class| class.flows.opened.sum(from, to))
     }
 
-    /// The same of an earlier pod at this address.
+    /// Its external flows by bucket.
+    pub fn external(&self) -> &Flows {
+        &self.classes[EXTERNAL].flows
+    }
+
+    /// How old its open external flows are, as last looked at, by our clock.
+    pub fn ages(&self) -> Option<&Arc<FlowAges>> {
+        self.ages.as_ref().filter(|_| self.present)
+    }
+
+    /// What [`Self::opened`] says, of an earlier pod at this address.
     pub fn opened_before(&self, pod: &str, from: Tick, to: Tick) -> ByClass<u64> {
         let mut sums = ByClass::default();
         for past in self.past.iter().filter(|past| &*past.pod == pod) {
@@ -104,15 +120,15 @@ impl KeyLedger {
         sums
     }
 
-    /// Its front doors, with their counters and the flows that opened in spans.
-    pub fn doors(&self) -> impl Iterator<Item = (&DoorKey, DoorCounts, &Series)> {
+    /// Its front doors, with their counters and their flows by bucket.
+    pub fn doors(&self) -> impl Iterator<Item = (&DoorKey, DoorCounts, &Flows)> {
         self.doors.iter().map(|(key, door)| {
             let counts = if self.present && door.present {
                 door.last
             } else {
                 DoorCounts::default()
             };
-            (key, counts, &door.opened)
+            (key, counts, &door.flows)
         })
     }
 
@@ -130,11 +146,15 @@ impl KeyLedger {
             self.part(before.clone());
         }
         let mut grown = false;
-        for (class, counts) in self.classes.iter_mut().zip(entry.classes) {
+        for (index, (class, counts)) in self.classes.iter_mut().zip(entry.classes).enumerate() {
             if are_new {
                 let more = new_flows(class.last.opened, counts.opened).unwrap_or(u32::MAX);
-                class.opened.add(tick, more);
+                class.flows.opened.add(tick, more);
                 grown |= more > 0;
+                if index == EXTERNAL {
+                    let more = new_flows(class.last.closed_total(), counts.closed_total()).unwrap_or(u32::MAX);
+                    class.flows.closed.add(tick, more);
+                }
             }
             class.last = counts;
         }
@@ -147,6 +167,20 @@ impl KeyLedger {
                 self.owner = endpoint_of.map_or(Owner::Unknown, |pod| Owner::Bound(pod.clone()));
                 self.strange = 0;
             }
+        }
+    }
+
+    /// Takes a reading of ages, if the report has one; `ours` turns the agent's clock into ours.
+    pub(super) fn read_ages(&mut self, entry: &Entry, ours: impl FnOnce(u64) -> u64) {
+        match &entry.ages {
+            Some(ages) => {
+                self.ages = Some(Arc::new(FlowAges {
+                    read_at_ms: ours(ages.read_at_ms),
+                    ..ages.clone()
+                }));
+            }
+            None if entry.classes[EXTERNAL].established == 0 => self.ages = None,
+            None => {}
         }
     }
 
@@ -163,7 +197,11 @@ impl KeyLedger {
             door.present = true;
             if are_new && (known || !self.doors_overflowing) {
                 let more = new_flows(door.last.opened, counts.opened).unwrap_or(u32::MAX);
-                door.opened.add(tick, more);
+                door.flows.opened.add(tick, more);
+                if key.is_external() {
+                    let more = new_flows(door.last.closed, counts.closed).unwrap_or(u32::MAX);
+                    door.flows.closed.add(tick, more);
+                }
             }
             door.last = counts;
         }
@@ -190,9 +228,12 @@ impl KeyLedger {
         }
         self.past.push(Past {
             pod,
-            opened: self.classes.each_mut().map(|class| std::mem::take(&mut class.opened)),
+            opened: self
+                .classes
+                .each_mut()
+                .map(|class| std::mem::take(&mut class.flows).opened),
         });
-        self.doors.values_mut().for_each(|door| door.opened = Series::default());
+        self.doors.values_mut().for_each(|door| door.flows = Flows::default());
     }
 
     /// Windows go on over epochs; counters start at zero.
@@ -202,20 +243,21 @@ impl KeyLedger {
             .values_mut()
             .for_each(|door| door.last = DoorCounts::default());
         self.doors_overflowing = false;
+        self.ages = None;
     }
 
     /// Forgets buckets before a tick. False when nothing is left to keep.
     pub(super) fn expire(&mut self, before: Tick) -> bool {
-        self.classes.iter_mut().for_each(|class| class.opened.expire(before));
+        self.classes.iter_mut().for_each(|class| class.flows.expire(before));
         self.doors.retain(|_, door| {
-            door.opened.expire(before);
-            door.present || !door.opened.is_empty()
+            door.flows.expire(before);
+            door.present || !door.flows.is_empty()
         });
         self.past.retain_mut(|past| {
             past.opened.iter_mut().for_each(|series| series.expire(before));
             past.opened.iter().any(|series| !series.is_empty())
         });
-        self.present || !self.past.is_empty() || self.classes.iter().any(|class| !class.opened.is_empty())
+        self.present || !self.past.is_empty() || self.classes.iter().any(|class| !class.flows.is_empty())
     }
 }
 

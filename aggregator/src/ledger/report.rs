@@ -3,6 +3,7 @@
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
+use crate::clients::Batch;
 use crate::flow::{ByClass, Counts, EndpointKey, SourceClass};
 use crate::node::{Degradation, DoorCoverage, NodeLosses};
 use crate::report::UnservedReason;
@@ -39,6 +40,19 @@ pub struct Entry {
     pub classes: ByClass<Counts>,
     /// Of its flows, those whose front door is known. No door twice.
     pub doors: Vec<(DoorKey, DoorCounts)>,
+    /// How old its open external flows are; `None`: nobody looked, or none is open.
+    pub ages: Option<FlowAges>,
+}
+
+/// How old the external flows are that are open at one key.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FlowAges {
+    /// When they were looked at, by the agent's clock.
+    pub read_at_ms: u64,
+    /// Buckets of [`flowskew_proto::ages`] and their flows, youngest first; none twice, none empty.
+    pub buckets: Vec<(u8, u64)>,
+    /// Open since before counting began.
+    pub unknown: u64,
 }
 
 /// The address and port that clients dialled, and their class.
@@ -99,7 +113,7 @@ pub struct Unserved {
 }
 
 /// A node's counters at one moment, checked.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct NodeReport {
     /// One life of the kernel's counters.
     pub epoch: u64,
@@ -123,6 +137,10 @@ pub struct NodeReport {
     pub door_coverage: DoorCoverage,
     /// What the agent cannot do.
     pub degradations: Vec<Degradation>,
+    /// Single flows since the report before, in this report alone. No key twice.
+    pub activity: Vec<(LedgerKey, Batch)>,
+    /// Events of single flows that were left out because they made no sense, or were too many.
+    pub invalid_activity: u64,
     /// Entries that were left out because they made no sense.
     pub invalid_entries: u64,
 }

@@ -34,6 +34,11 @@ impl Series {
             .sum()
     }
 
+    /// The buckets, newest first.
+    pub(super) fn newest_first(&self) -> impl Iterator<Item = (Tick, u32)> {
+        self.buckets.iter().rev().copied()
+    }
+
     /// Forgets the buckets before a tick.
     pub fn expire(&mut self, before: Tick) {
         while self.buckets.front().is_some_and(|&(at, _)| at < before) {

@@ -148,3 +148,37 @@ pub(super) struct Lookup {
     pub(super) node: String,
     pub(super) result: &'static str,
 }
+
+/// The part of a cause in one kind of flows.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct CauseShare {
+    #[prometheus(flatten)]
+    pub(super) port: Port,
+    pub(super) kind: &'static str,
+    pub(super) code: &'static str,
+}
+
+/// An estimate: its value, and the ends of its interval.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Figure {
+    #[prometheus(flatten)]
+    pub(super) port: Port,
+    pub(super) bound: &'static str,
+}
+
+/// A tier at which clients may stick, and an end of the estimate.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Tier {
+    #[prometheus(flatten)]
+    pub(super) port: Port,
+    pub(super) tier: &'static str,
+    pub(super) bound: &'static str,
+}
+
+/// The verdict about session affinity.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Affinity {
+    #[prometheus(flatten)]
+    pub(super) port: Port,
+    pub(super) code: &'static str,
+}

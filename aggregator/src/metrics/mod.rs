@@ -4,6 +4,7 @@
 //! endpoints are those of the agent's epoch: they start at zero when the kernel's do, and a restart of the aggregator
 //! does not move them.
 
+mod clients;
 mod evidence;
 mod labels;
 mod nodes;

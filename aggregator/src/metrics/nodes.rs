@@ -144,6 +144,39 @@ fn own(registry: &mut Registry, snapshot: &Snapshot) {
         "Of the newest assignments, for lack of room",
         left_out,
     );
+    clients(registry, snapshot);
+}
+
+fn clients(registry: &mut Registry, snapshot: &Snapshot) {
+    let totals = snapshot.totals;
+    let kept: Gauge = Gauge::default();
+    kept.set(i64::try_from(totals.client_events).unwrap_or(i64::MAX));
+    registry.register(
+        "flowskew_aggregator_client_events",
+        "Single flows of clients that are kept now",
+        kept,
+    );
+    for (name, help, count) in [
+        (
+            "flowskew_aggregator_client_events_thinned",
+            "Single flows left out to stay within the bound, so that a sample of the clients remains",
+            totals.client_events_thinned,
+        ),
+        (
+            "flowskew_aggregator_client_batches_dropped",
+            "Batches of single flows dropped whole to stay within the bound",
+            totals.client_batches_dropped,
+        ),
+        (
+            "flowskew_aggregator_client_events_invalid",
+            "Single flows and sketches that made no sense",
+            totals.client_events_invalid,
+        ),
+    ] {
+        let counter = Counter::<u64, AtomicU64>::default();
+        counter.inc_by(count);
+        registry.register(name, help, counter);
+    }
 }
 
 fn watches(registry: &mut Registry, sync: &SyncStatus) {

@@ -7,16 +7,16 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+use super::clients::Behind;
 use super::evidence::Evidence;
 use super::labels::{Balancer, Endpoint, EndpointCause, EndpointClass, EndpointWindow, Finding, Port, Skew, TheilPart};
-use crate::api::METRIC_WINDOWS;
 use crate::flow::{CloseCause, SourceClass};
 use crate::report::{self, ServiceReport};
-use crate::state::{EndpointFigures, Figures, PortFigures};
+use crate::state::{EndpointFigures, Figures, PortFigures, STANDARD_WINDOWS};
 use crate::view::assemble;
 
-/// Window whose verdict, findings and loads are shown: the second of [`METRIC_WINDOWS`].
-pub(super) const VERDICT_WINDOW: usize = 1;
+/// Window whose verdict, findings and loads are shown: the one that is asked for, of the last 5 minutes.
+pub(super) const VERDICT_WINDOW: usize = 0;
 /// Endpoints that get series of their own, about 20 each, over all Services. Those of the last Services are left out.
 const MAX_ENDPOINTS: usize = 10_000;
 
@@ -29,6 +29,9 @@ struct Metrics {
     peak_ratio: Ratios<Skew>,
     max_min_ratio: Ratios<Skew>,
     jain_index: Ratios<Skew>,
+    cv: Ratios<Skew>,
+    gini: Ratios<Skew>,
+    effective_flows: Ratios<Skew>,
     window_flows: Whole<Skew>,
     skew_significant: Whole<Skew>,
     skew_p_value: Ratios<Skew>,
@@ -44,6 +47,7 @@ struct Metrics {
     expected_share: Ratios<Endpoint>,
     ideal_share: Ratios<Endpoint>,
     left_out: Gauge,
+    behind: Behind,
 }
 
 pub(super) fn register(registry: &mut Registry, figures: &Figures) {
@@ -72,26 +76,39 @@ pub(super) fn register(registry: &mut Registry, figures: &Figures) {
     evidence.register(registry);
 }
 
+/// The label value of a standard window.
+fn window_name(seconds: u64) -> Option<&'static str> {
+    let mut windows = STANDARD_WINDOWS.iter();
+    windows
+        .find(|(length, _)| length.as_secs() == seconds)
+        .map(|(_, name)| *name)
+}
+
 impl Metrics {
+    /// One analysis gives the figures of all windows.
     fn add(&self, labels: &Port, figures: &Figures, port: &PortFigures, with_endpoints: bool) {
-        for (window, (_, name)) in METRIC_WINDOWS.iter().enumerate() {
-            let report = match assemble(figures, port, window) {
-                Ok(report) => report,
-                Err(error) => {
-                    tracing::error!("no metrics for {}: {error}", port.service);
-                    return;
-                }
-            };
-            self.add_skew(labels, "new", name, &report.new);
-            if window == VERDICT_WINDOW {
-                self.add_skew(labels, "established", "now", &report.established);
-                self.add_verdict(labels, &report);
+        let report = match assemble(figures, port, VERDICT_WINDOW) {
+            Ok(report) => report,
+            Err(error) => {
+                tracing::error!("no metrics for {}: {error}", port.service);
+                return;
             }
-            if with_endpoints {
-                self.add_shares(labels, window, name, &report);
+        };
+        for window in &report.windows {
+            if let Some(name) = window_name(window.seconds) {
+                self.add_skew(labels, "new", name, &window.new);
             }
         }
+        self.add_skew(labels, "established", "now", &report.established);
+        self.add_verdict(labels, &report);
+        self.behind.add(labels, &report, with_endpoints);
         if with_endpoints {
+            for (position, window) in figures.windows.iter().enumerate() {
+                if let Some(name) = window.seconds.and_then(window_name) {
+                    self.add_new_shares(labels, port, position, name);
+                }
+            }
+            self.add_shares(labels, &report);
             port.endpoints
                 .iter()
                 .for_each(|endpoint| self.add_counts(labels, port, endpoint));
@@ -113,6 +130,9 @@ impl Metrics {
         set(&self.peak_ratio, skew.peak_ratio);
         set(&self.max_min_ratio, skew.max_min);
         set(&self.jain_index, skew.jain);
+        set(&self.cv, skew.cv);
+        set(&self.gini, skew.gini);
+        set(&self.effective_flows, Some(skew.effective_flows));
         set(&self.skew_p_value, skew.test.map(|test| test.p_value));
         set(&self.noise_floor, skew.noise_floor);
         self.window_flows.get_or_create_owned(&labels).set(whole(skew.flows));
@@ -155,29 +175,38 @@ impl Metrics {
         }
     }
 
-    fn add_shares(&self, port: &Port, window: usize, name: &'static str, report: &ServiceReport) {
+    fn add_new_shares(&self, port: &Port, figures: &PortFigures, window: usize, name: &'static str) {
+        let new = |endpoint: &EndpointFigures| endpoint.tally.opened[window][SourceClass::External.index()];
+        let sum = figures.endpoints.iter().map(new).fold(0, u64::saturating_add);
+        // Without flows there are no shares.
+        for endpoint in figures.endpoints.iter().filter(|_| sum > 0) {
+            let labels = EndpointWindow {
+                endpoint: Endpoint {
+                    port: port.clone(),
+                    node: figures.nodes[endpoint.node].name.clone(),
+                    pod: endpoint.pod.clone(),
+                },
+                window: name,
+            };
+            let share = new(endpoint) as f64 / sum as f64;
+            self.new_share.get_or_create_owned(&labels).set(share);
+        }
+    }
+
+    fn add_shares(&self, port: &Port, report: &ServiceReport) {
         for row in &report.endpoints {
             let endpoint = Endpoint {
                 port: port.clone(),
                 node: row.node.clone(),
                 pod: row.pod.clone(),
             };
-            if let Some(share) = row.new_share {
-                let labels = EndpointWindow {
-                    endpoint: endpoint.clone(),
-                    window: name,
-                };
-                self.new_share.get_or_create_owned(&labels).set(share);
+            if let Some(share) = row.established_share {
+                self.established_share.get_or_create_owned(&endpoint).set(share);
             }
-            if window == VERDICT_WINDOW {
-                if let Some(share) = row.established_share {
-                    self.established_share.get_or_create_owned(&endpoint).set(share);
-                }
-                self.expected_share
-                    .get_or_create_owned(&endpoint)
-                    .set(row.expected_share);
-                self.ideal_share.get_or_create_owned(&endpoint).set(row.ideal_share);
-            }
+            self.expected_share
+                .get_or_create_owned(&endpoint)
+                .set(row.expected_share);
+            self.ideal_share.get_or_create_owned(&endpoint).set(row.ideal_share);
         }
     }
 
@@ -229,6 +258,21 @@ impl Metrics {
             self.jain_index,
         );
         registry.register(
+            "flowskew_coefficient_of_variation",
+            "Standard deviation over mean of the endpoints' counts",
+            self.cv,
+        );
+        registry.register(
+            "flowskew_gini",
+            "Gini coefficient of the endpoints' counts; 0 is even",
+            self.gini,
+        );
+        registry.register(
+            "flowskew_effective_flows",
+            "So many independent flows say as much: fewer when flows of one client stay together",
+            self.effective_flows,
+        );
+        registry.register(
             "flowskew_window_flows",
             "External flows that the figures rest on",
             self.window_flows,
@@ -258,7 +302,11 @@ impl Metrics {
             "The load-balancer model that the last 5 minutes fit",
             self.balancer,
         );
-        registry.register("flowskew_finding", "What is wrong, by the last 5 minutes", self.finding);
+        registry.register(
+            "flowskew_finding",
+            "What is found, by the last 5 minutes: a cause of skew, or even, or insufficient-data",
+            self.finding,
+        );
         registry.register(
             "flowskew_endpoint_opened",
             "Flows opened since the node's epoch began",
@@ -295,6 +343,7 @@ impl Metrics {
             "Endpoints left out of the metrics for lack of room",
             self.left_out,
         );
+        self.behind.register(registry);
     }
 }
 

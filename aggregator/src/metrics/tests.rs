@@ -1,16 +1,15 @@
 //! Snapshots, and the text made of them.
 
 use super::render;
-use crate::api::METRIC_WINDOWS;
 use crate::cluster::{SyncStatus, WatchState};
 use crate::flow::{CloseCause, Protocol, SourceClass};
 use crate::ledger::{LoadRates, PodLoad};
 use crate::node::Degradation;
 use crate::report::UnservedReason;
 use crate::state::sample::{agent, crowded, figures};
-use crate::state::{Figures, Snapshot, Totals, UnservedFigures};
+use crate::state::{Figures, STANDARD_WINDOWS, Snapshot, Totals, UnservedFigures};
 
-const WINDOWS: usize = METRIC_WINDOWS.len();
+const WINDOWS: usize = STANDARD_WINDOWS.len();
 
 fn snapshot(figures: Figures) -> Snapshot {
     Snapshot {
@@ -197,6 +196,10 @@ fn agents_and_the_aggregator_itself() {
         reports_rejected: 1,
         prefixes_left_out: 3,
         front_doors_left_out: 2,
+        client_events: 7,
+        client_events_thinned: 8,
+        client_batches_dropped: 9,
+        client_events_invalid: 11,
         ..Default::default()
     };
     let watch = WatchState {
@@ -219,6 +222,10 @@ fn agents_and_the_aggregator_itself() {
             (r#"flowskew_aggregator_reports_total{outcome="rejected"}"#, 1.0),
             (r#"flowskew_aggregator_assignment_left_out{kind="prefix"}"#, 3.0),
             (r#"flowskew_aggregator_assignment_left_out{kind="front_door"}"#, 2.0),
+            ("flowskew_aggregator_client_events", 7.0),
+            ("flowskew_aggregator_client_events_thinned_total", 8.0),
+            ("flowskew_aggregator_client_batches_dropped_total", 9.0),
+            ("flowskew_aggregator_client_events_invalid_total", 11.0),
             (r#"flowskew_aggregator_watch_synced{resource="pods"}"#, 1.0),
             (r#"flowskew_aggregator_watch_errors_total{resource="pods"}"#, 2.0),
         ],

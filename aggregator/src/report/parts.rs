@@ -116,7 +116,7 @@ pub struct UnservedRow {
     pub node: String,
     /// Why.
     pub reason: UnservedReason,
-    /// How many within the window.
+    /// How many since the window was asked to begin.
     pub attempts: u64,
     /// Ready endpoints on that node now.
     pub endpoints: u32,
@@ -151,7 +151,7 @@ pub struct GoneRow {
     pub state: GoneState,
     /// When it was seen to be gone, milliseconds since 1970; null when it is not, or nobody saw it.
     pub gone_ms: Option<u64>,
-    /// Flows opened within the window.
+    /// Flows opened since the window was asked to begin.
     pub new: u64,
     /// Flows open now.
     pub established: u64,

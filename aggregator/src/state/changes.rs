@@ -1,5 +1,5 @@
-//! Two successive cluster views enter; what a Service port has lost within the retention, and when its ready endpoints
-//! last changed, leave: flows on lost endpoints are told instead of forgotten.
+//! Two successive cluster views enter; what a Service port has lost within the retention, when its ready endpoints last
+//! changed, and since when each has been ready, leave: flows on lost endpoints are told instead of forgotten.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -24,11 +24,22 @@ pub(super) struct GoneEndpoint {
 /// Node, pod and address of an endpoint: another pod at an address is another endpoint.
 type Identity<'a> = (&'a str, &'a str, EndpointKey);
 
+/// An endpoint that has become ready, or has ceased to be, since the first view.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Spell {
+    ready: bool,
+    since_ms: u64,
+}
+
+/// Those of one Service port.
+type Spells = BTreeMap<(String, PodUid, EndpointKey), Spell>;
+
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     /// Oldest first.
     gone: HashMap<PortName, Vec<GoneEndpoint>>,
     changed_ms: HashMap<PortName, u64>,
+    spells: HashMap<PortName, Spells>,
 }
 
 impl Changes {
@@ -40,8 +51,11 @@ impl Changes {
             if before == after {
                 continue;
             }
-            if !identities(before, true).keys().eq(identities(after, true).keys()) {
+            let (were_ready, are_ready) = (identities(before, true), identities(after, true));
+            if !were_ready.keys().eq(are_ready.keys()) {
                 self.changed_ms.insert(port.clone(), now_ms);
+                let spells = self.spells.entry(port.clone()).or_default();
+                stand(spells, &were_ready, &are_ready, now_ms);
             }
             let now = identities(after, false);
             let known = self.gone.entry(port.clone()).or_default();
@@ -84,13 +98,71 @@ impl Changes {
         self.changed_ms.get(port).copied()
     }
 
+    /// Since when an endpoint has been ready, or has not been; `None`: since before anybody watched, or for longer than
+    /// is remembered.
+    pub(super) fn since_ms(
+        &self,
+        port: &PortName,
+        (node, pod_uid, keys): (&str, &PodUid, &[EndpointKey]),
+        ready: bool,
+    ) -> Option<u64> {
+        let spells = self.spells.get(port)?;
+        let since = keys.iter().map(|key| {
+            let spell = spells.get(&(node.to_owned(), pod_uid.clone(), *key));
+            spell.filter(|spell| spell.ready == ready).map(|spell| spell.since_ms)
+        });
+        // It has been ready since its first address was, and has not been since its last one was not.
+        if ready { since.min()? } else { since.max()? }
+    }
+
     pub(super) fn expire(&mut self, now_ms: u64) {
         let is_kept = |at_ms: u64| now_ms.saturating_sub(at_ms) < RETENTION_MS;
+        self.spells.retain(|_, spells| {
+            spells.retain(|_, spell| spell.ready || is_kept(spell.since_ms));
+            !spells.is_empty()
+        });
         self.changed_ms.retain(|_, changed_ms| is_kept(*changed_ms));
         self.gone.retain(|_, gone| {
             gone.retain(|gone| is_kept(gone.gone_ms));
             !gone.is_empty()
         });
+    }
+}
+
+/// Notes who has become ready and who has ceased to be. Of the latter, so many as lost endpoints are kept.
+fn stand(
+    spells: &mut Spells,
+    were_ready: &BTreeMap<Identity, &Endpoint>,
+    are_ready: &BTreeMap<Identity, &Endpoint>,
+    now_ms: u64,
+) {
+    let mut note = |identity: &Identity, endpoint: &Endpoint, ready| {
+        let identity = (identity.0.to_owned(), endpoint.pod_uid.clone(), identity.2);
+        spells.insert(
+            identity,
+            Spell {
+                ready,
+                since_ms: now_ms,
+            },
+        );
+    };
+    let come = are_ready
+        .iter()
+        .filter(|(identity, _)| !were_ready.contains_key(*identity));
+    come.for_each(|(identity, endpoint)| note(identity, endpoint, true));
+    let left = were_ready
+        .iter()
+        .filter(|(identity, _)| !are_ready.contains_key(*identity));
+    left.for_each(|(identity, endpoint)| note(identity, endpoint, false));
+    let mut former: Vec<_> = spells.iter().filter(|(_, spell)| !spell.ready).collect();
+    former.sort_by_key(|(_, spell)| spell.since_ms);
+    let excess = former.len().saturating_sub(MAX_PER_PORT);
+    let forgotten: Vec<_> = former[..excess]
+        .iter()
+        .map(|(identity, _)| (*identity).clone())
+        .collect();
+    for identity in forgotten {
+        spells.remove(&identity);
     }
 }
 

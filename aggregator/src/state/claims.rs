@@ -23,6 +23,8 @@ pub(super) struct Claim {
     pub(super) keys: Vec<EndpointKey>,
     pub(super) standing: Standing,
     pub(super) tally: Tally,
+    /// Where on the node its flows are counted, and nobody else's.
+    pub(super) sources: Vec<LedgerKey>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +53,23 @@ impl Standing {
     }
 }
 
+/// What is counted of the claims of a port.
+pub(super) struct Scopes<'a> {
+    /// Of ready endpoints.
+    pub(super) ready: Scope<'a>,
+    /// Of all others.
+    pub(super) others: Scope<'a>,
+}
+
+impl<'a> Scopes<'a> {
+    fn of(&self, standing: Standing) -> &Scope<'a> {
+        match standing {
+            Standing::Ready => &self.ready,
+            Standing::NotReady | Standing::Gone(_) | Standing::Stranger => &self.others,
+        }
+    }
+}
+
 /// What became of a Service port's flows.
 pub(super) struct Settled {
     /// Ready ones first, in the order of the port's endpoints.
@@ -60,15 +79,15 @@ pub(super) struct Settled {
 }
 
 /// Shares a port's flows out among those that it has and had.
-pub(super) fn settle(state: &State, port: &ServicePort, scope: &Scope) -> Settled {
+pub(super) fn settle(state: &State, port: &ServicePort, scopes: &Scopes) -> Settled {
     let ready = port.endpoints.iter().filter(|endpoint| endpoint.ready);
     let others = port.endpoints.iter().filter(|endpoint| !endpoint.ready);
     // The newest first: without an id, the flows at an address are those of the last that had it.
-    let gone = state.changes.gone(scope.port).iter().rev();
+    let gone = state.changes.gone(scopes.ready.port).iter().rev();
     let claims: Vec<Claim> = ready
-        .map(|endpoint| present(endpoint, port, Standing::Ready, scope))
-        .chain(others.map(|endpoint| present(endpoint, port, Standing::NotReady, scope)))
-        .chain(gone.map(|endpoint| past(endpoint, scope)))
+        .map(|endpoint| present(endpoint, port, Standing::Ready, scopes))
+        .chain(others.map(|endpoint| present(endpoint, port, Standing::NotReady, scopes)))
+        .chain(gone.map(|endpoint| past(endpoint, scopes)))
         .collect();
     let mut places: BTreeMap<(String, EndpointKey), Vec<usize>> = BTreeMap::new();
     for (position, claim) in claims.iter().enumerate() {
@@ -78,7 +97,7 @@ pub(super) fn settle(state: &State, port: &ServicePort, scope: &Scope) -> Settle
     }
     let mut settled = Settled {
         claims,
-        of_no_pod: vec![0; scope.windows.len()],
+        of_no_pod: vec![0; scopes.ready.windows.len()],
     };
     for ((node, endpoint), claimants) in &places {
         if let Some(node_state) = state.nodes.get(node) {
@@ -89,31 +108,33 @@ pub(super) fn settle(state: &State, port: &ServicePort, scope: &Scope) -> Settle
                 endpoint,
                 claimants,
             };
-            settled.settle_place(&place, scope);
+            settled.settle_place(&place, scopes);
         }
     }
     settled
 }
 
-fn present(endpoint: &Endpoint, port: &ServicePort, standing: Standing, scope: &Scope) -> Claim {
+fn present(endpoint: &Endpoint, port: &ServicePort, standing: Standing, scopes: &Scopes) -> Claim {
     Claim {
         node: endpoint.node.clone(),
         pod: endpoint.pod.clone(),
         pod_uid: endpoint.pod_uid.clone(),
         keys: endpoint.keys(port.protocol).collect(),
         standing,
-        tally: scope.tally(),
+        tally: scopes.of(standing).tally(),
+        sources: Vec::new(),
     }
 }
 
-fn past(gone: &GoneEndpoint, scope: &Scope) -> Claim {
+fn past(gone: &GoneEndpoint, scopes: &Scopes) -> Claim {
     Claim {
         node: gone.node.clone(),
         pod: gone.pod.clone(),
         pod_uid: gone.pod_uid.clone(),
         keys: vec![gone.key],
         standing: Standing::Gone(gone.gone_ms),
-        tally: scope.tally(),
+        tally: scopes.others.tally(),
+        sources: Vec::new(),
     }
 }
 
@@ -134,7 +155,7 @@ enum Whose {
 }
 
 impl Settled {
-    fn settle_place(&mut self, place: &Place, scope: &Scope) {
+    fn settle_place(&mut self, place: &Place, scopes: &Scopes) {
         let named: HashSet<&PodUid> = place
             .ledger
             .at(place.endpoint)
@@ -147,17 +168,23 @@ impl Settled {
             for &claimant in place.claimants {
                 let claim = &mut self.claims[claimant];
                 if !claim.pod_uid.is_empty() {
-                    claim.tally.add_before(scope, key, &claim.pod_uid);
+                    claim.tally.add_before(scopes.of(claim.standing), key, &claim.pod_uid);
                 }
             }
             match self.whose(place, &named, ledger_key, key) {
-                Whose::Claim(claim, extent) => self.claims[claim].tally.add(scope, place.endpoint, key, extent),
+                Whose::Claim(claim, extent) => {
+                    let claim = &mut self.claims[claim];
+                    claim.tally.add(scopes.of(claim.standing), place.endpoint, key, extent);
+                    if extent == Extent::ALL {
+                        claim.sources.push(*ledger_key);
+                    }
+                }
                 Whose::Stranger(pod) => {
-                    let stranger = self.stranger(place, pod, scope);
-                    stranger.add(scope, place.endpoint, key, Extent::ALL);
+                    let stranger = self.stranger(place, pod, &scopes.others);
+                    stranger.add(&scopes.others, place.endpoint, key, Extent::ALL);
                 }
                 Whose::NoPod => {
-                    for (sum, &from) in self.of_no_pod.iter_mut().zip(&scope.windows) {
+                    for (sum, &from) in self.of_no_pod.iter_mut().zip(&scopes.ready.windows) {
                         *sum += key.opened(from, Tick::MAX)[SourceClass::External.index()];
                     }
                 }
@@ -223,6 +250,7 @@ impl Settled {
                 keys: vec![*place.endpoint],
                 standing: Standing::Stranger,
                 tally: scope.tally(),
+                sources: Vec::new(),
             });
         }
         &mut self.claims[position].tally

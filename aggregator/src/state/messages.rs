@@ -37,7 +37,7 @@ pub enum Event {
         /// Its stream.
         stream: u64,
         /// The report.
-        report: NodeReport,
+        report: Box<NodeReport>,
         /// When it arrived, by our clock.
         received_ms: u64,
         /// Answered when the report needs never be sent again; dropped when the stream is not the node's any more.
@@ -129,6 +129,14 @@ pub struct Totals {
     pub reports_rejected: u64,
     /// Ledger entries that made no sense.
     pub invalid_entries: u64,
+    /// Events of single flows that are kept now.
+    pub client_events: usize,
+    /// Events of single flows that were taken and given up, to keep fewer clients within the bound.
+    pub client_events_thinned: u64,
+    /// Batches of single flows that were given up before their time, to keep within the bound.
+    pub client_batches_dropped: u64,
+    /// Events of single flows that made no sense.
+    pub client_events_invalid: u64,
     /// Streams that another stream of the same node has replaced.
     pub streams_replaced: u64,
     /// Endpoints left out of the newest assignments.

@@ -4,6 +4,7 @@
 //! Events wait in a bounded queue, and a full queue makes the streams wait: no report is dropped. A report is
 //! acknowledged after it has been counted, so an answer covers everything that was acknowledged before the question.
 
+mod build;
 mod changes;
 mod claims;
 mod figures;
@@ -12,6 +13,7 @@ mod messages;
 mod nodes;
 mod tally;
 mod unserved;
+mod windows;
 
 #[cfg(test)]
 pub(crate) mod sample;
@@ -29,8 +31,10 @@ pub use messages::{
 };
 pub use tally::{DoorTally, Tally};
 pub use unserved::UnservedFigures;
+pub use windows::{AskedWindow, STANDARD_WINDOWS};
 
 use crate::assignment::{self, Plan};
+use crate::clients::{ClientKey, ClientKeys};
 use crate::cluster::ClusterView;
 use crate::now_ms;
 use changes::Changes;
@@ -48,6 +52,10 @@ pub struct Settings {
     pub bucket: Duration,
     /// How often agents report.
     pub report_interval: Duration,
+    /// Single flows of clients to keep.
+    pub client_events: u32,
+    /// How long clients are hashed under one key before another takes over.
+    pub client_key_rotation: Duration,
 }
 
 struct State {
@@ -59,27 +67,34 @@ struct State {
     /// Of the view.
     index: Index,
     changes: Changes,
+    client_keys: ClientKeys,
 }
 
 /// The owner, as a future to spawn, and the ways to reach it. It ends when every sender of events is gone.
 pub fn owner(settings: Settings) -> (mpsc::Sender<Event>, Handle, impl Future<Output = ()> + Send) {
     let (events, event_queue) = mpsc::channel(EVENT_QUEUE);
     let (commands, command_queue) = mpsc::channel(COMMAND_QUEUE);
-    let state = State {
-        settings,
-        view: None,
-        plan: None,
-        nodes: Nodes::new(settings),
-        index: Index::default(),
-        changes: Changes::default(),
-    };
-    (events, Handle::new(commands), state.run(event_queue, command_queue))
+    let running = State::new(settings).run(event_queue, command_queue);
+    (events, Handle::new(commands), running)
 }
 
 impl State {
+    fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            view: None,
+            plan: None,
+            nodes: Nodes::new(settings),
+            index: Index::default(),
+            changes: Changes::default(),
+            client_keys: ClientKeys::default(),
+        }
+    }
+
     async fn run(mut self, mut events: mpsc::Receiver<Event>, mut commands: mpsc::Receiver<Command>) {
         let mut housekeeping = tokio::time::interval(HOUSEKEEPING);
         housekeeping.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        self.rotate(now_ms());
         loop {
             tokio::select! {
                 event = events.recv() => match event {
@@ -91,6 +106,7 @@ impl State {
                     let now_ms = now_ms();
                     self.nodes.expire(now_ms, self.view.as_ref());
                     self.changes.expire(now_ms);
+                    self.rotate(now_ms);
                 }
             }
         }
@@ -104,7 +120,11 @@ impl State {
                 let _ended = reply.send(());
             }
             Event::Connected { hello, stream, reply } => {
-                let _ended = reply.send(self.nodes.connect(hello, stream, self.plan.as_ref()));
+                let _ended =
+                    reply.send(
+                        self.nodes
+                            .connect(hello, stream, self.plan.as_ref(), self.client_keys.in_use()),
+                    );
             }
             Event::Report {
                 node,
@@ -113,11 +133,27 @@ impl State {
                 received_ms,
                 reply,
             } => {
-                if self.nodes.take(&node, stream, &report, received_ms, &self.index) {
+                if self.nodes.take(&node, stream, *report, received_ms, &self.index) {
                     let _ended = reply.send(());
                 }
             }
             Event::Disconnected { node, stream } => self.nodes.disconnect(&node, stream),
+        }
+    }
+
+    /// Tells the agents when the keys of clients change.
+    fn rotate(&mut self, now_ms: u64) {
+        let rotation = self.settings.client_key_rotation;
+        match self.client_keys.advance(now_ms, rotation, ClientKey::random) {
+            Ok(false) => {}
+            Ok(true) => {
+                if let Some(plan) = &self.plan {
+                    self.nodes.assign(plan, self.client_keys.in_use());
+                }
+            }
+            Err(error) => {
+                tracing::error!("no new key for hashing clients, trying again soon: no random numbers: {error}")
+            }
         }
     }
 
@@ -140,7 +176,7 @@ impl State {
                     "the cluster is too large for the assignments: these were left out"
                 );
             }
-            self.nodes.assign(&plan);
+            self.nodes.assign(&plan, self.client_keys.in_use());
             self.plan = Some(plan);
         }
         self.view = Some(view);
@@ -154,7 +190,7 @@ impl State {
                 let figures = self
                     .view
                     .as_ref()
-                    .map(|view| figures::figures(self, view, &scope, &windows, now_ms));
+                    .map(|view| build::figures(self, view, &scope, &windows, now_ms));
                 let _ended = reply.send(figures);
             }
             Command::Nodes { reply } => {
@@ -166,7 +202,7 @@ impl State {
                     figures: self
                         .view
                         .as_ref()
-                        .map(|view| figures::figures(self, view, &Scope::All, &windows, now_ms)),
+                        .map(|view| build::figures(self, view, &Scope::All, &windows, now_ms)),
                     nodes: self.nodes.snapshots(now_ms, self.view.as_ref()),
                     totals: Totals {
                         endpoints_left_out: self.plan.as_ref().map_or(0, |plan| plan.endpoints_left_out),

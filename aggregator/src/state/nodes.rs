@@ -1,14 +1,17 @@
-//! Streams and reports of the nodes enter their ledgers; assignments and snapshots leave.
+//! Streams and reports of the nodes enter their ledgers and client logs; assignments and snapshots leave.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod snapshots;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tokio::sync::{oneshot, watch};
 
 use super::Settings;
 use super::index::Index;
-use super::messages::{Admission, NodeSnapshot, Totals};
+use super::messages::{Admission, Totals};
 use crate::assignment::{Assignment, Plan};
+use crate::clients::{self, BYTES_PER_EVENT, Batch, ClientKey, ClientLog};
 use crate::cluster::ClusterView;
 use crate::ingest::wire::Hello;
 use crate::ledger::{ClockOffset, Endpoints, NodeLedger, NodeReport, Outcome, RETENTION_MS};
@@ -25,10 +28,16 @@ pub(super) struct Nodes {
     nodes: BTreeMap<String, NodeState>,
     totals: Totals,
     version: u64,
+    /// Memory of all client logs.
+    client_bytes: usize,
 }
 
 pub(super) struct NodeState {
     pub(super) ledger: NodeLedger,
+    /// What clients did here.
+    pub(super) clients: ClientLog,
+    /// Events of single flows, in the node's reports of this epoch, that made no sense.
+    activity_invalid: u64,
     hello: Hello,
     stream: u64,
     /// `None` when the stream has ended; dropped to tell a stream that it has been replaced.
@@ -56,6 +65,7 @@ impl Nodes {
             nodes: BTreeMap::new(),
             totals: Totals::default(),
             version: 0,
+            client_bytes: 0,
         }
     }
 
@@ -64,10 +74,19 @@ impl Nodes {
     }
 
     pub(super) fn totals(&self) -> Totals {
-        self.totals
+        Totals {
+            client_events: self.nodes.values().map(|node| node.clients.events()).sum(),
+            ..self.totals
+        }
     }
 
-    pub(super) fn connect(&mut self, hello: Hello, stream: u64, plan: Option<&Plan>) -> Result<Admission, String> {
+    pub(super) fn connect(
+        &mut self,
+        hello: Hello,
+        stream: u64,
+        plan: Option<&Plan>,
+        keys: &[ClientKey],
+    ) -> Result<Admission, String> {
         if !self.nodes.contains_key(&hello.node) && self.nodes.len() >= MAX_NODES {
             return Err(format!(
                 "there are already agents of {MAX_NODES} nodes, which is the limit"
@@ -76,6 +95,8 @@ impl Nodes {
         let bucket_ms = millis(self.settings.bucket);
         let node = self.nodes.entry(hello.node.clone()).or_insert_with(|| NodeState {
             ledger: NodeLedger::new(bucket_ms),
+            clients: ClientLog::default(),
+            activity_invalid: 0,
             hello: hello.clone(),
             stream,
             open: None,
@@ -100,7 +121,7 @@ impl Nodes {
         };
         if let Some(plan) = plan {
             self.version += 1;
-            assign(node, plan, self.version, &self.settings);
+            assign(node, plan, keys, self.version, &self.settings);
         }
         Ok(admission)
     }
@@ -116,7 +137,7 @@ impl Nodes {
         &mut self,
         name: &str,
         stream: u64,
-        report: &NodeReport,
+        mut report: NodeReport,
         received_ms: u64,
         index: &Index,
     ) -> bool {
@@ -131,11 +152,28 @@ impl Nodes {
             0 => at_ms,
             started => node.clock.ours(started, at_ms),
         };
+        let before = if node.ledger.epoch() == Some(report.epoch) {
+            node.activity_invalid
+        } else {
+            0
+        };
+        let invalid = before + report.invalid_activity;
+        report.losses.activity_dropped = report.losses.activity_dropped.saturating_add(invalid);
         let none = Endpoints::new();
         let endpoints = index.endpoints().get(name).unwrap_or(&none);
-        let counter = match node.ledger.take(report, started_ms, at_ms, endpoints) {
-            Outcome::Taken => &mut self.totals.reports_taken,
+        let counter = match node.ledger.take(&report, started_ms, at_ms, endpoints) {
+            Outcome::Taken => {
+                node.activity_invalid = invalid;
+                self.totals.client_events_invalid += report.invalid_activity;
+                let before = node.clients.bytes();
+                for (key, batch) in report.activity {
+                    node.clients.push(key, Batch { at_ms, ..batch });
+                }
+                self.client_bytes = self.client_bytes - before + node.clients.bytes();
+                &mut self.totals.reports_taken
+            }
             Outcome::Baseline => {
+                node.activity_invalid = invalid;
                 tracing::info!(
                     node = name,
                     epoch = report.epoch,
@@ -154,7 +192,24 @@ impl Nodes {
         };
         *counter += 1;
         node.last_report_ms = Some(received_ms);
+        self.hold_clients();
         true
+    }
+
+    /// Keeps what clients did within the bound.
+    fn hold_clients(&mut self) {
+        let limit = self.settings.client_events as usize * BYTES_PER_EVENT;
+        if self.client_bytes <= limit {
+            return;
+        }
+        let held = clients::hold(self.nodes.values_mut().map(|node| &mut node.clients), limit);
+        self.count_client_bytes();
+        self.totals.client_events_thinned += held.events_thinned;
+        self.totals.client_batches_dropped += held.batches_dropped;
+    }
+
+    fn count_client_bytes(&mut self) {
+        self.client_bytes = self.nodes.values().map(|node| node.clients.bytes()).sum();
     }
 
     /// The ledger of each node, ordered by name.
@@ -172,10 +227,10 @@ impl Nodes {
     }
 
     /// Sends every connected agent what has changed for it.
-    pub(super) fn assign(&mut self, plan: &Plan) {
+    pub(super) fn assign(&mut self, plan: &Plan, keys: &[ClientKey]) {
         self.version += 1;
         for node in self.nodes.values_mut() {
-            assign(node, plan, self.version, &self.settings);
+            assign(node, plan, keys, self.version, &self.settings);
         }
     }
 
@@ -183,10 +238,12 @@ impl Nodes {
     pub(super) fn expire(&mut self, now_ms: u64, view: Option<&ClusterView>) {
         self.nodes.retain(|name, node| {
             node.ledger.expire(now_ms);
+            node.clients.expire(now_ms);
             node.open.is_some()
                 || view.is_none_or(|view| view.nodes.contains_key(name))
                 || now_ms.saturating_sub(node.seen_ms) < RETENTION_MS
         });
+        self.count_client_bytes();
     }
 
     /// Has reported within three report intervals and the grace.
@@ -197,44 +254,10 @@ impl Nodes {
             .and_then(|node| node.last_report_ms)
             .is_some_and(|last| now_ms.saturating_sub(last) <= limit)
     }
-
-    /// Every node that the API server or an agent has told of.
-    pub(super) fn snapshots(&self, now_ms: u64, view: Option<&ClusterView>) -> Vec<NodeSnapshot> {
-        let known = view.map(|view| &view.nodes);
-        let in_cluster = known.into_iter().flat_map(BTreeMap::keys);
-        let names: BTreeSet<&String> = self.nodes.keys().chain(in_cluster).collect();
-        names
-            .into_iter()
-            .map(|name| {
-                let node = self.nodes.get(name);
-                let ledger = node.map(|node| &node.ledger);
-                let epoch = ledger.and_then(NodeLedger::epoch);
-                NodeSnapshot {
-                    node: name.clone(),
-                    known: known.is_some_and(|known| known.contains_key(name)),
-                    connected: node.is_some_and(|node| node.open.is_some()),
-                    reporting: self.is_reporting(name, now_ms),
-                    agent_version: node.map(|node| node.hello.agent_version.clone()).unwrap_or_default(),
-                    kernel_release: node.map(|node| node.hello.kernel_release.clone()).unwrap_or_default(),
-                    epoch,
-                    sequence: epoch.and(ledger).map(NodeLedger::sequence),
-                    last_report_ms: node.and_then(|node| node.last_report_ms),
-                    clock_offset_ms: node.and_then(|node| node.clock.offset_ms()),
-                    losses: ledger.map(NodeLedger::losses).unwrap_or_default(),
-                    origin: node.map(NodeState::origin).unwrap_or_default(),
-                    abi_version: node.map_or(0, |node| node.hello.abi_version),
-                    counting_since_ms: ledger.and_then(NodeLedger::counting_since_ms),
-                    door_coverage: ledger.map(NodeLedger::door_coverage).unwrap_or_default(),
-                    degradations: ledger.map(|ledger| ledger.degradations().to_vec()).unwrap_or_default(),
-                    reports_rejected: node.map_or(0, |node| node.reports_rejected),
-                }
-            })
-            .collect()
-    }
 }
 
 /// Nothing is sent when only the version would differ.
-fn assign(node: &NodeState, plan: &Plan, version: u64, settings: &Settings) {
+fn assign(node: &NodeState, plan: &Plan, keys: &[ClientKey], version: u64, settings: &Settings) {
     let endpoints = plan.endpoints.get(&node.hello.node).cloned().unwrap_or_default();
     let assignment = Assignment {
         version,
@@ -243,6 +266,7 @@ fn assign(node: &NodeState, plan: &Plan, version: u64, settings: &Settings) {
         front_doors: plan.front_doors.clone(),
         node_addresses: plan.node_addresses.get(&node.hello.node).cloned().unwrap_or_default(),
         report_interval_ms: u32::try_from(millis(settings.report_interval)).unwrap_or(u32::MAX),
+        client_keys: keys.into(),
     };
     node.assignment.send_if_modified(|current| {
         let same = current.as_deref().is_some_and(|current| {

@@ -1,6 +1,8 @@
 //! Figures for tests: a Service as a list of pods, with the node and the flows of each.
 
-use super::{DoorTally, EndpointFigures, Figures, NodeFigures, NodeSnapshot, PortFigures, Tally};
+use super::{
+    AskedWindow, DoorTally, EndpointFigures, Figures, NodeFigures, NodeSnapshot, PortFigures, STANDARD_WINDOWS, Tally,
+};
 use crate::cluster::ObjectName;
 use crate::flow::{ByClass, Counts, Protocol, SourceClass};
 use crate::ledger::DoorCounts;
@@ -8,8 +10,13 @@ use crate::node::Origin;
 use crate::report::Window;
 
 const EXTERNAL: usize = SourceClass::External.index();
+const WINDOW: Window = Window {
+    from_ms: 1_000_000,
+    to_ms: 1_300_000,
+};
 
-/// Of telemetry/gateway, port 8883, for so many equal windows. A pod is (node, new, established), ordered by node.
+/// Of telemetry/gateway, port 8883, for so many equal windows, which pass for the first standard ones. A pod is (node, new,
+/// established), ordered by node.
 pub(crate) fn figures(windows: usize, pods: &[(&str, u64, u64)]) -> Figures {
     let mut nodes: Vec<&str> = pods.iter().map(|(node, _, _)| *node).collect();
     nodes.dedup();
@@ -29,6 +36,8 @@ pub(crate) fn figures(windows: usize, pods: &[(&str, u64, u64)]) -> Figures {
             port: 18883,
             tally: Tally {
                 opened: vec![opened; windows],
+                closed: vec![0; windows],
+                open_ms: vec![0; windows],
                 counts,
                 unknown: DoorTally {
                     opened: vec![new; windows],
@@ -56,6 +65,8 @@ pub(crate) fn figures(windows: usize, pods: &[(&str, u64, u64)]) -> Figures {
         protocol: Protocol::Tcp,
         external_traffic_policy: "Local".to_owned(),
         session_affinity: "None".to_owned(),
+        affinity_timeout_seconds: None,
+        windows: vec![WINDOW; windows],
         endpoints: pods.iter().enumerate().map(endpoint).collect(),
         nodes: nodes.iter().map(|node| self::node(node)).collect(),
         gone: vec![],
@@ -65,13 +76,15 @@ pub(crate) fn figures(windows: usize, pods: &[(&str, u64, u64)]) -> Figures {
         endpoints_changed_ms: None,
     };
     Figures {
-        windows: vec![
-            Window {
-                from_ms: 1_000_000,
-                to_ms: 1_300_000
-            };
-            windows
-        ],
+        windows: STANDARD_WINDOWS[..windows]
+            .iter()
+            .map(|(length, _)| AskedWindow {
+                span: WINDOW,
+                at_ms: WINDOW.from_ms,
+                seconds: Some(length.as_secs()),
+            })
+            .collect(),
+        client_key: None,
         ports: vec![port],
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::index::Index;
 use crate::cluster::PortName;
 use crate::flow::{ByClass, CloseCause, Counts, EndpointKey, SourceClass};
-use crate::ledger::{DoorCounts, DoorKey, KeyLedger, Tick};
+use crate::ledger::{Buckets, DoorCounts, DoorKey, Flows, KeyLedger, Tick};
 use crate::report::DoorKind;
 
 const EXTERNAL: usize = SourceClass::External.index();
@@ -26,6 +26,10 @@ pub struct DoorTally {
 pub struct Tally {
     /// Flows opened, one figure a window and class.
     pub opened: Vec<ByClass<u64>>,
+    /// External flows closed, one figure a window.
+    pub closed: Vec<u64>,
+    /// External flow-milliseconds: the flows open at each moment, summed over the window; one figure a window.
+    pub open_ms: Vec<u128>,
     /// Counters of the epoch, by class.
     pub counts: ByClass<Counts>,
     /// External flows by front door.
@@ -41,6 +45,7 @@ pub struct Tally {
 }
 
 /// Whose flows are counted, and from when.
+#[derive(Clone)]
 pub(super) struct Scope<'a> {
     pub(super) port: &'a PortName,
     pub(super) index: &'a Index,
@@ -48,12 +53,15 @@ pub(super) struct Scope<'a> {
     pub(super) shared_with: Vec<&'a Arc<PortName>>,
     /// First bucket of each window.
     pub(super) windows: Vec<Tick>,
+    pub(super) buckets: Buckets,
 }
 
 impl Scope<'_> {
     pub(super) fn tally(&self) -> Tally {
         Tally {
             opened: vec![ByClass::default(); self.windows.len()],
+            closed: vec![0; self.windows.len()],
+            open_ms: vec![0; self.windows.len()],
             unknown: self.door(),
             of_pod: vec![0; self.windows.len()],
             unattributed: vec![0; self.windows.len()],
@@ -85,7 +93,7 @@ impl Scope<'_> {
 }
 
 /// What part of a key's flows counts.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Extent {
     /// Flows that opened up to this bucket.
     pub(super) until: Tick,
@@ -123,6 +131,9 @@ impl Tally {
         let shared = !scope.shared_with.is_empty();
         if !shared {
             self.add_all(&opened, &counts);
+            if extent.counters {
+                self.add_open(scope, key.external(), counts[EXTERNAL].established);
+            }
         }
         // What no door accounts for, external.
         let mut rest: Vec<u64> = opened.iter().map(|opened| opened[EXTERNAL]).collect();
@@ -133,16 +144,19 @@ impl Tally {
             closed: counts[EXTERNAL].closed_total(),
         };
         let mut nobodys = (vec![0; rest.len()], 0u64);
-        for (door, found, series) in key.doors() {
+        for (door, found, flows) in key.doors() {
             let found = if extent.counters { found } else { DoorCounts::default() };
             let found_opened: Vec<u64> = scope
                 .windows
                 .iter()
-                .map(|&from| series.sum(from, extent.until))
+                .map(|&from| flows.opened.sum(from, extent.until))
                 .collect();
             let whose = scope.kind(door, endpoint);
             if shared && matches!(whose, Door::Own(_)) {
                 self.add_own(door.class, &found_opened, &found);
+                if door.is_external() && extent.counters {
+                    self.add_open(scope, flows, found.established);
+                }
             }
             if !door.is_external() {
                 continue;
@@ -200,6 +214,14 @@ impl Tally {
             sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
         }
         self.counts.iter_mut().zip(counts).for_each(|(sum, more)| sum.add(more));
+    }
+
+    fn add_open(&mut self, scope: &Scope, flows: &Flows, open_now: u64) {
+        for (position, &from) in scope.windows.iter().enumerate() {
+            self.closed[position] = self.closed[position].saturating_add(flows.closed.sum(from, Tick::MAX));
+            let open_ms = flows.open_ms(open_now, from, scope.buckets);
+            self.open_ms[position] = self.open_ms[position].saturating_add(open_ms);
+        }
     }
 
     /// Doors know nothing of causes, nor of what was found open: that is what opened and closed do not account for.

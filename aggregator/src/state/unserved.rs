@@ -3,8 +3,9 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::State;
+use super::windows::AskedWindow;
 use crate::cluster::PortName;
-use crate::report::{UnservedReason, Window};
+use crate::report::UnservedReason;
 
 /// Attempts on one node that reached no pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,14 +14,14 @@ pub struct UnservedFigures {
     pub node: String,
     /// Why.
     pub reason: UnservedReason,
-    /// One figure a window.
+    /// One figure a window, as it was asked for: a change of endpoints is when attempts fail.
     pub attempts: Vec<u64>,
     /// Since the start of the node's epoch.
     pub total: u64,
 }
 
 /// By Service port; ordered by node and reason.
-pub(super) fn by_port(state: &State, windows: &[Window]) -> HashMap<PortName, Vec<UnservedFigures>> {
+pub(super) fn by_port(state: &State, windows: &[AskedWindow]) -> HashMap<PortName, Vec<UnservedFigures>> {
     let mut ports: HashMap<PortName, Vec<UnservedFigures>> = HashMap::new();
     for (node, ledger) in state.nodes.ledgers() {
         for (at, reason, total, series) in ledger.unserved() {
@@ -45,7 +46,7 @@ pub(super) fn by_port(state: &State, windows: &[Window]) -> HashMap<PortName, Ve
                 let row = &mut rows[position];
                 row.total = row.total.saturating_add(total);
                 for (sum, window) in row.attempts.iter_mut().zip(windows) {
-                    *sum += series.sum(ledger.tick(window.from_ms), u32::MAX);
+                    *sum += series.sum(ledger.tick(window.span.from_ms), u32::MAX);
                 }
             }
         }

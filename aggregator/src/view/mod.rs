@@ -1,5 +1,6 @@
 //! Figures of the owner enter; reports and lists for people and programs leave. Pure.
 
+mod input;
 mod listing;
 mod notes;
 mod parts;

@@ -11,7 +11,7 @@ const COMPARABLE: f64 = 0.02;
 
 /// `coverage`: the least and the largest part of a pod's new flows whose Service is known.
 pub(super) fn notes(report: &ServiceReport, coverage: Option<(f64, f64)>) -> Vec<String> {
-    [shared(report, coverage), counting(report), changed(report)]
+    [shared(report, coverage), begins_later(report)]
         .into_iter()
         .flatten()
         .collect()
@@ -47,33 +47,54 @@ fn shared(report: &ServiceReport, coverage: Option<(f64, f64)>) -> Option<String
     Some(sentence)
 }
 
-fn counting(report: &ServiceReport) -> Option<String> {
-    let since_ms = report
-        .counting_since_ms
-        .filter(|since| *since > report.window.from_ms)?;
-    let late = |row: &&crate::report::NodeRow| row.counting_since_ms.is_some_and(|ms| ms > report.window.from_ms);
-    let late: Vec<_> = report.nodes.iter().filter(late).collect();
-    let names: Vec<String> = late.iter().map(|row| row.node.clone()).collect();
-    let migrated = late.iter().any(|row| row.origin == Origin::Migrated);
+/// Why the window begins later than it was asked to.
+fn begins_later(report: &ServiceReport) -> Option<String> {
+    let window = report.window;
+    if window.from_ms <= report.asked_from_ms {
+        return None;
+    }
+    let within = |at_ms: &u64| *at_ms > report.asked_from_ms;
+    let changed_ms = report.endpoints_changed_ms.filter(within);
+    let reporting = report.nodes.iter().filter(|row| row.agent_reporting);
+    let late: Vec<_> = reporting
+        .filter(|row| row.counting_since_ms.as_ref().is_some_and(within))
+        .collect();
+    let counting_ms = late.iter().filter_map(|row| row.counting_since_ms).max();
+    // It begins after the last of them, so what came before does not matter.
+    let (at_ms, what) = if counting_ms > changed_ms {
+        let last: Vec<String> = late
+            .iter()
+            .filter(|row| row.counting_since_ms > changed_ms)
+            .map(|row| row.node.clone())
+            .collect();
+        let migrated = late.iter().any(|row| row.origin == Origin::Migrated);
+        let what = format!(
+            "flows on {} began to be counted{}",
+            list(&last),
+            if migrated {
+                ", where an agent of another version counted before"
+            } else {
+                ""
+            }
+        );
+        (counting_ms?, what)
+    } else {
+        (changed_ms?, "the ready pods changed".to_owned())
+    };
     Some(format!(
-        "Counts since {}, less than the window: node{} {} began to count within it{}.",
-        time(since_ms),
-        if names.len() == 1 { "" } else { "s" },
-        list(&names),
-        if migrated {
-            ", where an agent of another version counted before"
-        } else {
-            ""
-        },
+        "The window begins where {what}, which is {} ago ({}): flows from before would show a skew that is none.",
+        ago(window.to_ms.saturating_sub(at_ms)),
+        time(at_ms)
     ))
 }
 
-fn changed(report: &ServiceReport) -> Option<String> {
-    let changed_ms = report.endpoints_changed_ms.filter(|at| *at > report.window.from_ms)?;
-    Some(format!(
-        "The ready pods changed within the window, last at {}: flows from before count for those that are still there.",
-        time(changed_ms)
-    ))
+/// "40 seconds", "12 minutes".
+fn ago(ms: u64) -> String {
+    let (number, unit) = match ms / 1000 {
+        seconds @ 0..120 => (seconds, "second"),
+        seconds => (seconds / 60, "minute"),
+    };
+    format!("{number} {unit}{}", if number == 1 { "" } else { "s" })
 }
 
 fn list(names: &[String]) -> String {

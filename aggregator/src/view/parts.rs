@@ -87,7 +87,7 @@ pub(super) fn gone_rows(port: &PortFigures, window: usize) -> Vec<GoneRow> {
             port: gone.port,
             state: gone.state,
             gone_ms: gone.gone_ms,
-            new: gone.tally.opened[window][EXTERNAL],
+            new: gone.new_since_asked[window],
             established: counts.established,
             opened_total: counts.opened,
             closed_total: counts.closed_total(),

@@ -1,13 +1,12 @@
 //! Figures of one Service port enter; its report leaves.
 
+use super::input::input;
 use super::notes;
 use super::parts::{door_rows, door_sums, gone_rows, load_row, losses, unserved_rows};
-use crate::analysis::{
-    self, AffinityInput, Analysis, AnalysisError, EndpointInput, LoadInput, NodeInput, ServiceInput,
-};
+use crate::analysis::{self, Analysis, AnalysisError};
 use crate::flow::SourceClass;
 use crate::node::DoorCoverage;
-use crate::report::{EndpointRow, NodeRow, ServiceReport, Window};
+use crate::report::{EndpointRow, Estimate, NodeRow, ServiceReport};
 use crate::state::{EndpointFigures, Figures, PortFigures};
 
 pub(super) const EXTERNAL: usize = SourceClass::External.index();
@@ -17,8 +16,7 @@ pub(super) const EXTERNAL: usize = SourceClass::External.index();
 /// # Errors
 /// When the figures contradict themselves, which is a defect of this program.
 pub fn assemble(figures: &Figures, port: &PortFigures, window: usize) -> Result<ServiceReport, AnalysisError> {
-    let span = figures.windows[window];
-    let analysis = analysis::analyse(&input(port, span, window))?;
+    let analysis = analysis::analyse(&input(figures, port, window))?;
     let mut door_coverage = DoorCoverage::default();
     port.nodes
         .iter()
@@ -31,7 +29,7 @@ pub fn assemble(figures: &Figures, port: &PortFigures, window: usize) -> Result<
         protocol: port.protocol.to_string(),
         external_traffic_policy: port.external_traffic_policy.clone(),
         session_affinity: port.session_affinity.clone(),
-        window: span,
+        window: port.windows[window],
         endpoints: endpoint_rows(port, window, &analysis),
         nodes: node_rows(port, window, &analysis),
         losses: losses(port, window),
@@ -48,8 +46,8 @@ pub fn assemble(figures: &Figures, port: &PortFigures, window: usize) -> Result<
         counting_since_ms: counting_since_ms(port),
         endpoints_changed_ms: port.endpoints_changed_ms,
         notes: Vec::new(),
-        affinity_timeout_seconds: None,
-        asked_from_ms: span.from_ms,
+        affinity_timeout_seconds: port.affinity_timeout_seconds,
+        asked_from_ms: figures.windows[window].span.from_ms,
         windows: analysis.windows,
         causes: analysis.causes,
         established_causes: analysis.established_causes,
@@ -67,41 +65,8 @@ pub fn assemble(figures: &Figures, port: &PortFigures, window: usize) -> Result<
     Ok(report)
 }
 
-fn input(port: &PortFigures, span: Window, window: usize) -> ServiceInput {
-    let nodes = port.nodes.iter().map(|node| NodeInput {
-        name: node.name.clone(),
-        reporting: node.reporting,
-        ..NodeInput::default()
-    });
-    let endpoints = port.endpoints.iter().map(|endpoint| EndpointInput {
-        pod: endpoint.pod.clone(),
-        node: endpoint.node,
-        new: endpoint.tally.opened[window][EXTERNAL],
-        established: endpoint.tally.counts[EXTERNAL].established,
-        load: endpoint.load_rates[window].map(|rates| LoadInput {
-            cpu_cores: rates.cpu_cores,
-            throttled_share: rates.throttled_share,
-            // Of the whole node they say nothing about the pod.
-            listen_overflows: rates.listen_overflows.filter(|_| !rates.shares_network),
-        }),
-        ..EndpointInput::default()
-    });
-    ServiceInput {
-        service: port.service.to_string(),
-        window: span,
-        asked_from_ms: span.from_ms,
-        affinity: AffinityInput::default(),
-        endpoints_changed_ms: port.endpoints_changed_ms,
-        former: Vec::new(),
-        windows: Vec::new(),
-        clients: None,
-        nodes: nodes.collect(),
-        endpoints: endpoints.collect(),
-    }
-}
-
 fn endpoint_rows(port: &PortFigures, window: usize, analysis: &Analysis) -> Vec<EndpointRow> {
-    let row = |(endpoint, &expected_share): (&EndpointFigures, &f64)| {
+    let row = |((endpoint, &expected_share), &clients): ((&EndpointFigures, &f64), &Option<Estimate>)| {
         let opened = &endpoint.tally.opened[window];
         let external = &endpoint.tally.counts[EXTERNAL];
         EndpointRow {
@@ -122,11 +87,12 @@ fn endpoint_rows(port: &PortFigures, window: usize, analysis: &Analysis) -> Vec<
             pod_uid: endpoint.pod_uid.clone(),
             doors: door_rows(&endpoint.tally, window),
             load: endpoint.load_rates[window].as_ref().map(load_row),
-            clients: None,
-            ready_since_ms: None,
+            clients,
+            ready_since_ms: endpoint.ready_since_ms,
         }
     };
-    port.endpoints.iter().zip(&analysis.expected_shares).map(row).collect()
+    let expected = port.endpoints.iter().zip(&analysis.expected_shares);
+    expected.zip(&analysis.endpoint_clients).map(row).collect()
 }
 
 fn node_rows(port: &PortFigures, window: usize, analysis: &Analysis) -> Vec<NodeRow> {
@@ -144,7 +110,7 @@ fn node_rows(port: &PortFigures, window: usize, analysis: &Analysis) -> Vec<Node
             agent_reporting: node.reporting,
             counting_since_ms: node.counting_since_ms,
             origin: node.origin,
-            zone: String::new(),
+            zone: node.zone.clone(),
         })
         .collect();
     for endpoint in &port.endpoints {

@@ -1,5 +1,7 @@
 //! Real gRPC streams against a running aggregator: what they report must show, and what makes no sense must not.
 
+use std::time::Duration;
+
 use crate::common::Aggregator;
 use crate::common::agent::{Agent, entry, hello, report};
 use crate::common::kube_api::{KubeApi, SLICES, slice};
@@ -69,7 +71,13 @@ async fn an_endpoint_that_is_learned_late_has_lost_nothing() {
     assert!(second.version > first.version);
     assert_eq!(second.endpoints.len(), 2);
     let shown = aggregator.report("").await;
-    assert_eq!((shown.endpoints[1].pod.as_str(), shown.endpoints[1].new), ("gw-2", 44));
+    assert_eq!(
+        (shown.endpoints[1].pod.as_str(), shown.endpoints[1].opened_total),
+        ("gw-2", 44)
+    );
+    // The window begins when it came.
+    assert!(shown.endpoints_changed_ms <= Some(shown.window.from_ms));
+    assert!(shown.window.from_ms > shown.asked_from_ms && shown.notes[0].contains("the ready pods changed"));
     aggregator.stop().await;
 }
 
@@ -85,7 +93,7 @@ async fn flows_on_a_pod_that_is_gone_are_told_as_missing() {
     aggregator
         .eventually("/api/v1/services/telemetry/gateway/report", |_, body| {
             let report: ServiceReport = serde_json::from_str(body).unwrap();
-            report.endpoints.len() == 1 && report.losses.flows_on_gone_endpoints == 30
+            report.endpoints.len() == 1 && report.gone_endpoints.first().is_some_and(|gone| gone.new == 30)
         })
         .await;
     aggregator.stop().await;
@@ -128,10 +136,13 @@ async fn an_aggregator_that_restarts_invents_nothing() {
     // The last acknowledged report comes first.
     a.report(report(7, 2, vec![entry(A, 1001, 901)])).await;
     assert_eq!(flows(&aggregator.report("").await)[0], (0, 901));
+    // The window begins after what it brought has been told.
+    tokio::time::sleep(Duration::from_secs(2)).await;
     a.report(report(7, 3, vec![entry(A, 1004, 903)])).await;
     let shown = aggregator.report("").await;
     assert_eq!(flows(&shown)[0], (3, 903));
     assert_eq!(shown.endpoints[0].opened_total, 1004);
+    assert!(shown.window.from_ms > shown.asked_from_ms && shown.notes[0].contains("flows on a began to be counted"));
     aggregator.stop().await;
 }
 

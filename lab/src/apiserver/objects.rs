@@ -40,16 +40,20 @@ pub struct PodView {
     pub host_network: bool,
     /// True until it is asked to end.
     pub ready: bool,
+    /// Zone of its node.
+    pub zone: Option<String>,
 }
 
 /// A Node that is ready.
-pub fn node(name: &str, address: IpAddr, pod_cidr: IpNet) -> Node {
+pub fn node(name: &str, address: IpAddr, pod_cidr: IpNet, zone: Option<&String>) -> Node {
     let cidr = pod_cidr.to_string();
+    let mut labels = BTreeMap::from([("kubernetes.io/hostname".to_owned(), name.to_owned())]);
+    labels.extend(zone.map(|zone| ("topology.kubernetes.io/zone".to_owned(), zone.clone())));
     Node {
         metadata: ObjectMeta {
             name: Some(name.to_owned()),
             uid: Some(format!("node-{name}")),
-            labels: Some(BTreeMap::from([("kubernetes.io/hostname".to_owned(), name.to_owned())])),
+            labels: Some(labels),
             ..ObjectMeta::default()
         },
         spec: Some(NodeSpec {
@@ -202,6 +206,7 @@ pub fn endpoint_slice(service: &ServicePlan, port: u16, pods: &[PodView]) -> End
             terminating: Some(!view.ready),
         }),
         node_name: Some(view.node.clone()),
+        zone: view.zone.clone(),
         target_ref: Some(ObjectReference {
             kind: Some("Pod".to_owned()),
             namespace: Some(service.namespace.clone()),

@@ -47,6 +47,7 @@ fn view(name: &str, ready: bool) -> PodView {
         port: 8883,
         host_network: false,
         ready,
+        zone: Some("east".to_owned()),
     }
 }
 
@@ -86,7 +87,12 @@ async fn lists_and_gets_objects_of_each_kind() {
         let plan = plan(family);
         server
             .store()
-            .put(&objects::node("node-1", family.node_address(0), family.pod_cidr(0)))
+            .put(&objects::node(
+                "node-1",
+                family.node_address(0),
+                family.pod_cidr(0),
+                Some(&"east".to_owned()),
+            ))
             .unwrap();
         server.store().put(&objects::service(&plan, &plan.name)).unwrap();
         server

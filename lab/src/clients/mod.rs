@@ -9,6 +9,7 @@ mod connection;
 mod flow;
 mod handle;
 mod ledger;
+mod order;
 mod process;
 mod protocol;
 mod worker;

@@ -66,6 +66,11 @@ pub enum Pick {
     RoundRobin,
     /// Any, each as often as the others in the long run.
     Random,
+    /// Each once in a round, each round in another order. All processes know the same order by the same seed.
+    Shuffled {
+        /// Same seed, same orders.
+        seed: u64,
+    },
 }
 
 /// How long a client holds a flow.

@@ -26,7 +26,8 @@ use super::{
     connection::Ports,
     flow::{Client, Event},
     ledger::{Due, Ledger},
-    protocol::{CloseHow, Command, Counts, Message, OpenFlows, Pick, Reply, Request},
+    order::Order,
+    protocol::{CloseHow, Command, Counts, Message, OpenFlows, Reply, Request},
 };
 
 const PROGRESS: Duration = Duration::from_millis(200);
@@ -176,6 +177,7 @@ fn lab_is_gone(error: &anyhow::Error) -> bool {
 /// Hands over the clients of one request at its rate, and no more at once than it allows.
 async fn pace(request: u64, flows: Arc<OpenFlows>, first: u64, step: u64, starter: mpsc::Sender<Next>) {
     let mut random = Rng::with_seed(flows.seed);
+    let mut order = Order::new(flows.pick, flows.sources.len(), random.fork());
     let permits = Arc::new(Semaphore::new(flows.concurrency));
     let since = Instant::now();
     for number in 0..flows.flows {
@@ -183,17 +185,13 @@ async fn pace(request: u64, flows: Arc<OpenFlows>, first: u64, step: u64, starte
             // Above some thousand a second the sleeps end in bursts of the timer's granularity.
             sleep_until(since + Duration::from_secs_f64(number as f64 / rate)).await;
         }
-        let at = match flows.pick {
-            Pick::RoundRobin => ((first + number * step) % flows.sources.len() as u64) as usize,
-            Pick::Random => random.usize(..flows.sources.len()),
-        };
         // The semaphore is never closed; the receiver is gone only when the process ends.
         let Ok(permit) = Arc::clone(&permits).acquire_owned().await else {
             return;
         };
         let next = Next {
             request,
-            source: flows.sources[at],
+            source: flows.sources[order.source(first + number * step)],
             random: random.fork(),
             flows: Arc::clone(&flows),
             permit,

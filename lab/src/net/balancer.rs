@@ -4,7 +4,10 @@
 //! It picks one node for each new flow. The source address is kept; the destination becomes the node port, or is kept too,
 //! and a mark says by which node's routes the flow goes.
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+};
 
 use super::{
     addresses::Family,
@@ -23,6 +26,8 @@ pub struct Target {
     pub address: IpAddr,
     /// Ready endpoints on the node: its weight, at least 1.
     pub endpoints: usize,
+    /// Its zone, empty without one.
+    pub zone: String,
 }
 
 /// A Service and the nodes that take its flows.
@@ -117,16 +122,31 @@ pub fn rules(balancer: Balancer, delivery: Delivery, family: Family, pools: &[Po
     lines.join("\n")
 }
 
-/// The nodes among which a number picks: each once, or once for each endpoint.
+/// The nodes among which a number picks: each once, or once for each endpoint, or so often that zones are equal.
 fn tickets(balancer: Balancer, targets: &[Target]) -> Vec<usize> {
+    let mut zones: BTreeMap<&str, usize> = BTreeMap::new();
+    for target in targets {
+        *zones.entry(&target.zone).or_default() += 1;
+    }
+    let of_a_zone = zones.values().copied().fold(1, least_common_multiple);
     let tickets = |target: &Target| match balancer {
         Balancer::Weighted => target.endpoints,
-        _ => 1,
+        Balancer::ZoneEqual => of_a_zone / zones[target.zone.as_str()],
+        Balancer::Equal | Balancer::SingleLeader | Balancer::SourceHash => 1,
     };
     targets
         .iter()
         .flat_map(|target| std::iter::repeat_n(target.node, tickets(target)))
         .collect()
+}
+
+/// Of two numbers that are not 0.
+fn least_common_multiple(a: usize, b: usize) -> usize {
+    let (mut common, mut rest) = (a, b);
+    while rest > 0 {
+        (common, rest) = (rest, common % rest);
+    }
+    a / common * b
 }
 
 #[cfg(test)]
@@ -138,6 +158,7 @@ mod tests {
             node,
             address: family.node_address(node),
             endpoints,
+            zone: String::new(),
         };
         weights.iter().enumerate().map(target).collect()
     }
@@ -183,12 +204,31 @@ mod tests {
     }
 
     #[test]
+    fn zones_get_the_same_and_so_do_the_nodes_of_a_zone() {
+        let check = |zones: &[&str], expected: &[usize]| {
+            let mut targets = targets(Family::V4, &vec![1; zones.len()]);
+            for (target, zone) in targets.iter_mut().zip(zones) {
+                target.zone = (*zone).to_owned();
+            }
+            assert_eq!(tickets(Balancer::ZoneEqual, &targets), expected);
+        };
+        check(&["east", "east", "west"], &[0, 1, 2, 2]);
+        check(
+            &["a", "b", "b", "c", "c", "c"],
+            &[0, 0, 0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 4, 4, 5, 5],
+        );
+        check(&["", ""], &[0, 1]);
+        check(&[], &[]);
+    }
+
+    #[test]
     fn nothing_is_picked_when_no_node_is_healthy() {
         for balancer in [
             Balancer::Equal,
             Balancer::Weighted,
             Balancer::SingleLeader,
             Balancer::SourceHash,
+            Balancer::ZoneEqual,
         ] {
             assert_eq!(pick(balancer, Family::V6, &[]), None);
             let text = text(balancer, Delivery::Address, Family::V6, &[]);

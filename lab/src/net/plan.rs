@@ -1,6 +1,9 @@
 //! What a network is asked to be: in, the fields of a scenario; out, the checked plan everything else is built from.
 
-use std::{collections::BTreeSet, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
 
 use anyhow::{Result, ensure};
 use clap::ValueEnum;
@@ -33,6 +36,8 @@ pub enum Balancer {
     SingleLeader,
     /// A hash of the source address picks the node: one client always meets the same node.
     SourceHash,
+    /// Every zone equally often, and every node of a zone.
+    ZoneEqual,
 }
 
 /// How the external load balancer hands a flow to the node it has picked. The source address is kept either way.
@@ -61,6 +66,8 @@ pub struct NetworkPlan {
     pub delivery: Delivery,
     /// Node names, each `[a-z0-9.-]{1,63}`.
     pub nodes: Vec<String>,
+    /// Zones of nodes, by name. Nodes without one are together in a zone of their own.
+    pub zones: BTreeMap<String, String>,
     /// The Services, each with addresses and a node port of its own. Several may select the same pods.
     pub services: Vec<ServicePlan>,
 }
@@ -83,6 +90,10 @@ impl NetworkPlan {
             "two nodes have the same name: {}",
             self.nodes.join(", ")
         );
+
+        for node in self.zones.keys() {
+            ensure!(distinct.contains(node), "there is no node {node}, and it has a zone");
+        }
 
         let count = self.services.len();
         ensure!(
@@ -130,6 +141,7 @@ mod tests {
                 balancer: Balancer::Equal,
                 delivery: Delivery::NodePort,
                 nodes: vec!["node-0".into(), "node-1".into()],
+                zones: BTreeMap::new(),
                 services: vec![ServicePlan::example(Family::V4)],
             };
             assert!(plan.check().is_ok());
@@ -140,6 +152,10 @@ mod tests {
         check(|plan| plan.nodes.clear(), "1 to 250 nodes, not 0");
         check(|plan| plan.nodes = vec!["n".into(), "n".into()], "same name: n, n");
         check(|plan| plan.nodes[0] = "N".into(), "node name \"N\"");
+        check(
+            |plan| plan.zones = [("node-9".into(), "east".into())].into(),
+            "no node node-9",
+        );
         check(
             |plan| plan.services[0].node_port = 0,
             "node port of service gateway is 0",

@@ -59,6 +59,8 @@ pub struct PodPlan {
     pub cgroup: Option<PathBuf>,
     /// What it serves. Without any it runs, and refuses flows.
     pub listen: Vec<Listen>,
+    /// CPU time that it uses up for each TCP flow before it answers.
+    pub work: Duration,
 }
 
 impl PodPlan {
@@ -72,6 +74,7 @@ impl PodPlan {
             address: None,
             cgroup: None,
             listen,
+            work: Duration::ZERO,
         }
     }
 }
@@ -147,6 +150,7 @@ impl Network {
         for Listen { protocol, port } in &pod.listen {
             arguments.extend([format!("--{protocol}"), SocketAddr::new(address, *port).to_string()]);
         }
+        arguments.extend(["--work-us".to_owned(), pod.work.as_micros().to_string()]);
         let mut process = child::start(&self.plan.program, "pod", &arguments, &place)?;
         let stdout = process.stdout.take().context("the pod has no standard output")?;
         let mut line = String::new();

@@ -66,6 +66,7 @@ pub fn preflight(mode: ProxyMode, family: Family) -> Result<Tools> {
             node: 0,
             address: family.node_address(0),
             endpoints: 1,
+            zone: String::new(),
         }],
     };
     let pools = [pool];

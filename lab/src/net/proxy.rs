@@ -194,6 +194,7 @@ impl Proxies {
                         node,
                         address: plan.family.node_address(node),
                         endpoints,
+                        zone: plan.zones.get(&plan.nodes[node]).cloned().unwrap_or_default(),
                     })
                     .collect(),
             })

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::iter::Sum;
+use std::net::IpAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
@@ -13,6 +14,9 @@ use crate::clients::Counts;
 
 /// What clients have counted, by what they dial.
 pub type Books = BTreeMap<String, Counts>;
+
+/// Flows that each client address has opened, by what it dials.
+pub type Sources = BTreeMap<String, BTreeMap<IpAddr, u64>>;
 
 /// What clients had counted when the agent of a node began to count: the zero of its counters.
 #[derive(Debug, Default)]
@@ -76,6 +80,8 @@ pub struct Mark {
     pub ms: u64,
     /// What clients had counted; `None` at the start.
     pub books: Option<Books>,
+    /// Flows that each client address had opened.
+    pub sources: Sources,
 }
 
 impl Mark {
@@ -83,12 +89,12 @@ impl Mark {
     ///
     /// # Errors
     /// The clock is before 1970.
-    pub fn now(books: Option<Books>) -> Result<Self> {
+    pub fn now(books: Option<Books>, sources: Sources) -> Result<Self> {
         let since = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .context("the clock of this machine is before 1970")?;
         let ms = u64::try_from(since.as_millis()).context("the clock of this machine is beyond all bounds")?;
-        Ok(Self { ms, books })
+        Ok(Self { ms, books, sources })
     }
 
     /// Attempts of a Service that had failed for this reason.

@@ -6,7 +6,9 @@ use serde::Serialize;
 use super::exact::{self, Exact};
 use super::losses;
 use super::observe::{Observation, PodCounts};
+use super::why;
 use crate::scenario::expect::{Check, Shares, ZeroRule};
+use crate::scenario::findings;
 use crate::scenario::value::{Amount, Bound};
 
 /// One expectation and what came of it.
@@ -84,26 +86,24 @@ pub fn evaluate(check: &Check, seen: &Observation) -> Vec<Row> {
         Row::new("load balancer", code(&expected), code(&got), got == expected)
     }));
     rows.extend(check.findings.as_ref().map(|expected| {
-        let sorted = |mut codes: Vec<_>| {
-            codes.sort_unstable();
-            codes
-        };
-        let expected = sorted(expected.value.clone());
-        let got = sorted(seen.report.findings.iter().map(|finding| finding.code).collect());
-        let words = |codes: &[_]| match codes {
-            [] => "none".to_owned(),
-            codes => codes.iter().map(code).collect::<Vec<_>>().join(", "),
-        };
-        Row::new("findings", words(&expected), words(&got), got == expected)
+        let got: Vec<_> = seen.report.findings.iter().map(|finding| finding.code).collect();
+        Row::new(
+            "findings",
+            expected.to_string(),
+            findings::words(&got),
+            expected.hold(&got),
+        )
     }));
+    rows.extend(why::rows(check, seen));
     rows
 }
 
-fn bounded(what: String, bound: &Bound, measured: Option<f64>, unit: &str) -> Row {
+/// A row about a number.
+pub(super) fn bounded(what: String, bound: &Bound, measured: Option<f64>, unit: &str) -> Row {
     let expected = format!("{bound}{unit}");
     match measured {
         Some(measured) => Row::new(what, expected, format!("{measured:.3}{unit}"), bound.holds(measured)),
-        None => Row::new(what, expected, "unknown: too few flows", false),
+        None => Row::new(what, expected, "unknown", false),
     }
 }
 
@@ -178,7 +178,7 @@ fn share_rows(shares: &Shares, seen: &Observation, rows: &mut Vec<Row>) {
 }
 
 /// The stable word of a verdict or finding, as files and programs spell it.
-fn code<T: Serialize>(value: &T) -> String {
+pub(super) fn code<T: Serialize>(value: &T) -> String {
     serde_json::to_value(value)
         .ok()
         .and_then(|value| value.as_str().map(str::to_owned))

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use flowskew_aggregator::node::DoorCoverage;
 use flowskew_aggregator::report::{
-    BalancerModel, BalancerVerdict, EndpointRow, Finding, FindingCode, FlowKind, Losses, ServiceReport, Skew, Theil,
-    Window,
+    BalancerModel, BalancerVerdict, Cause, EndpointRow, Finding, FindingCode, FlowKind, Losses, ServiceReport, Skew,
+    Theil, Window,
 };
 
 use super::super::observe::{Flows, ServiceCounts};
@@ -30,6 +30,14 @@ fn skew(kind: FlowKind, peak_ratio: f64) -> Skew {
         test: None,
         noise_floor: None,
         significant: true,
+    }
+}
+
+fn unexplained(nats: f64) -> Cause {
+    Cause {
+        code: None,
+        nats,
+        share: Some(1.0),
     }
 }
 
@@ -120,8 +128,8 @@ pub(in crate::run) fn seen() -> Observation {
             affinity_timeout_seconds: None,
             asked_from_ms: 0,
             windows: Vec::new(),
-            causes: Vec::new(),
-            established_causes: Vec::new(),
+            causes: vec![unexplained(0.1)],
+            established_causes: vec![unexplained(0.1)],
             clients: None,
             affinity: None,
             persistence: None,
@@ -131,6 +139,7 @@ pub(in crate::run) fn seen() -> Observation {
         report_losses: BTreeMap::new(),
         agent_losses: BTreeMap::new(),
         losses_due: BTreeMap::new(),
+        clients: None,
         failed: BTreeMap::new(),
         killed: BTreeSet::new(),
     }
@@ -167,8 +176,8 @@ findings: [placement-skew]
         rows.iter().filter(|row| !row.pass).collect::<Vec<_>>(),
         Vec::<&Row>::new()
     );
-    // Six counts, losses, failures, and each line above.
-    assert_eq!(rows.len(), 8 + 2 + 1 + 2 + 3 + 3 + 1 + 1);
+    // Six counts, losses, failures, two sums of causes, and each line above.
+    assert_eq!(rows.len(), 10 + 2 + 1 + 2 + 3 + 3 + 1 + 1);
 }
 
 #[test]
@@ -198,7 +207,7 @@ fn what_does_not_hold_is_told() {
             "established share of p: unknown for some",
         ),
         ("balancer: weighted", "load balancer: equal-per-node"),
-        ("findings: []", "findings: placement-skew"),
+        ("findings: [even]", "findings: placement-skew"),
         ("findings: [placement-skew, persistence]", "findings: placement-skew"),
     ];
     for (yaml, expected) in table {
@@ -216,8 +225,9 @@ fn a_report_without_flows_fails_expectations_on_them() {
         placement: 0.0,
         within_node: 0.0,
     });
+    seen.report.causes.clear();
     let yaml = "{peak_ratio: {new: {at_most: 9}}, theil: {placement: {at_least: 0}}}";
-    let unknown = "unknown: too few flows";
+    let unknown = "unknown";
     assert_eq!(
         broken(yaml, &seen),
         [

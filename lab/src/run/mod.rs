@@ -2,6 +2,8 @@
 //! of it, however it ends. A scenario enters; an outcome leaves.
 
 mod books;
+mod checking;
+mod client_truth;
 mod cluster;
 pub mod console;
 mod due;
@@ -26,6 +28,7 @@ mod table;
 mod timeline;
 mod truth;
 mod turn;
+mod why;
 mod words;
 
 use std::path::PathBuf;
@@ -36,13 +39,13 @@ use serde::Serialize;
 
 use crate::net::{Family, Network, ProxyMode};
 use crate::scenario::Scenario;
+pub use checking::CheckResult;
 use cluster::Cluster;
 use console::Console;
 use interrupt::Interrupt;
 use logs::Logs;
 use observers::Observers;
 pub use observers::Programs;
-pub use timeline::CheckResult;
 use timeline::Timeline;
 use turn::Turn;
 

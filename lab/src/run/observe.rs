@@ -7,6 +7,8 @@ use std::net::IpAddr;
 use flowskew_aggregator::report::ServiceReport;
 use serde::Serialize;
 
+use super::client_truth::ClientTruth;
+
 /// All sides at one moment.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Observation {
@@ -18,6 +20,8 @@ pub struct Observation {
     pub unserved: Vec<UnservedCounts>,
     /// The aggregator's report about the Service of the check, over its window.
     pub report: ServiceReport,
+    /// Who opened the flows of the window, by the clients' own count, as far as the lab was asked to find out.
+    pub clients: Option<ClientTruth>,
     /// The losses of the reports about all Services that are not 0.
     pub report_losses: BTreeMap<String, BTreeMap<String, u64>>,
     /// Loss counters of the agents that are not 0, by node and kind.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::clients::{Lifetime, OpenFlows, Pick, Reconnect};
 use crate::net::{Family, MAX_SOURCES};
-use crate::scenario::open::{LifetimeSpread, MAX_CLIENTS, MAX_NAT_ADDRESSES, Open};
+use crate::scenario::open::{LifetimeSpread, MAX_CLIENTS, MAX_NAT_ADDRESSES, Open, Order};
 
 /// The first of the addresses that many clients share; below it are those of single clients.
 const FIRST_SHARED_ADDRESS: u64 = 100_000;
@@ -22,6 +22,7 @@ pub fn open(open: &Open, flows: u64, family: Family, seed: u64) -> [OpenFlows; 2
         open.rate
             .map(|rate| rate.get() as f64 * of as f64 / flows.max(1) as f64)
     };
+    let seed = open.seed.as_ref().map_or(seed, |seed| seed.value.get());
     let (addresses, percent) = open.nat.map_or((0, 0), |nat| (nat.addresses.get(), nat.percent.get()));
     let shared = flows * percent / 100;
     [
@@ -32,11 +33,11 @@ pub fn open(open: &Open, flows: u64, family: Family, seed: u64) -> [OpenFlows; 2
         flows,
         rate: part(flows),
         seed,
-        ..request(open, family, addresses)
+        ..request(open, family, addresses, seed)
     })
 }
 
-fn request(open: &Open, family: Family, addresses: Range<u64>) -> OpenFlows {
+fn request(open: &Open, family: Family, addresses: Range<u64>, seed: u64) -> OpenFlows {
     let lifetime = match (open.lifetime.map(|span| span.as_millis()), open.lifetime_spread) {
         (None, _) => Lifetime::Held,
         (Some(ms), LifetimeSpread::Fixed) => Lifetime::Fixed { ms },
@@ -48,7 +49,11 @@ fn request(open: &Open, family: Family, addresses: Range<u64>) -> OpenFlows {
         sources: addresses
             .map(|n| family.client_source(u32::try_from(n).unwrap_or(0)))
             .collect(),
-        pick: Pick::RoundRobin,
+        pick: match open.order {
+            Order::InTurn => Pick::RoundRobin,
+            Order::Shuffled => Pick::Shuffled { seed },
+            Order::Random => Pick::Random,
+        },
         lifetime,
         close: open.ends,
         reconnect: open.reconnect.as_ref().map(|reconnect| Reconnect {
@@ -98,6 +103,18 @@ mod tests {
             (None, Lifetime::Exponential { mean_ms: 2_000.0 })
         );
         assert_eq!(own.close, crate::clients::CloseHow::Rst);
+    }
+
+    #[test]
+    fn an_order_has_the_seed_of_the_step_or_one_of_its_own() {
+        let pick = |yaml| {
+            let [own, shared] = requests(yaml);
+            assert_eq!((own.pick, own.seed), (shared.pick, shared.seed));
+            (own.pick, own.seed)
+        };
+        assert_eq!(pick("{flows: 10}"), (Pick::RoundRobin, 7));
+        assert_eq!(pick("{flows: 10, order: shuffled}"), (Pick::Shuffled { seed: 7 }, 7));
+        assert_eq!(pick("{flows: 10, order: random, seed: 9}"), (Pick::Random, 9));
     }
 
     #[test]

@@ -1,79 +1,50 @@
-//! Plays the steps of a scenario. Steps enter one by one; flows, pods and agents that come and go, progress in plain
-//! words, and the results of checks leave.
+//! Plays the steps of a scenario. Steps enter one by one; flows, pods and agents that come and go, and progress in plain words,
+//! leave. Checks are made in `checking`.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
-use serde::Serialize;
+use anyhow::Result;
 use tokio::time::sleep;
 
-use super::books::{Mark, Zeroes};
+use super::books::{Mark, Sources, Zeroes};
+use super::checking::{CheckResult, LOOK_INTERVAL, Times};
 use super::cluster::Cluster;
 use super::console::Console;
-use super::due::losses_due;
-use super::evaluate::{Row, evaluate};
-use super::exact::{self, Exact};
-use super::observe::Observation;
+use super::exact::Exact;
 use super::observers::Observers;
-use super::truth::look;
-use super::{opening, table, words};
+use super::{mode_name, opening, words};
 use crate::clients::CloseFlows;
 use crate::net::StopPod;
-use crate::scenario::Check;
 use crate::scenario::agents::Agents;
 use crate::scenario::expect::START;
+use crate::scenario::expect_why::When;
 use crate::scenario::lists::Moves;
 use crate::scenario::open::Open;
 use crate::scenario::spec::{Close, Step};
 
-/// How long counts may take to agree; then the check is made with what there is.
-const SETTLE_TIMEOUT: Duration = Duration::from_secs(20);
-/// Between two looks.
-const LOOK_INTERVAL: Duration = Duration::from_millis(250);
-/// Counts that agree must agree again after this time: longer than the report interval, so that a count that comes late
-/// or twice is seen.
-const STILL_AGREE_AFTER: Duration = Duration::from_millis(1_200);
 /// A mark lies this long after the last flow before it, so that no time bucket holds flows of both sides.
 const MARK_PAUSE: Duration = Duration::from_millis(2_200);
-
-/// How often all sides must agree before the timeline goes on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Times {
-    Once,
-    /// Once more a moment later.
-    Twice,
-}
-
-/// What came of one check.
-#[derive(Debug, Clone, Serialize)]
-pub struct CheckResult {
-    /// Its title.
-    pub name: String,
-    /// When, in seconds since the start of the run.
-    pub at_seconds: f64,
-    /// Do all expectations hold?
-    pub pass: bool,
-    /// Each expectation.
-    pub rows: Vec<Row>,
-    /// What was seen.
-    pub seen: Observation,
-}
+/// When pods or agents have changed, the window of a report begins one report later, with the next time bucket. Flows of an
+/// `open` are in the window whole.
+const WINDOW_PAUSE: Duration = Duration::from_millis(3_000);
 
 /// Everything that steps act on.
 pub struct Timeline<'a> {
-    cluster: &'a mut Cluster,
-    observers: &'a mut Observers,
-    console: &'a mut Console,
-    agents: &'a Agents,
-    zeroes: Zeroes,
-    marks: BTreeMap<String, Mark>,
+    pub(super) cluster: &'a mut Cluster,
+    pub(super) observers: &'a mut Observers,
+    pub(super) console: &'a mut Console,
+    pub(super) agents: &'a Agents,
+    pub(super) zeroes: Zeroes,
+    pub(super) marks: BTreeMap<String, Mark>,
+    /// The window of reports begins at this moment, or was begun when there is none.
+    window_begins: Option<Instant>,
     /// Clients that lost their flow may come back until then.
-    reconnects_until: Option<Instant>,
+    pub(super) reconnects_until: Option<Instant>,
     longest_reconnect: Duration,
     opens: u64,
     flows_opened: u64,
-    checks: Vec<CheckResult>,
+    pub(super) checks: Vec<CheckResult>,
 }
 
 impl<'a> Timeline<'a> {
@@ -93,7 +64,8 @@ impl<'a> Timeline<'a> {
             console,
             agents,
             zeroes: Zeroes::default(),
-            marks: BTreeMap::from([(START.to_owned(), Mark::now(None)?)]),
+            marks: BTreeMap::from([(START.to_owned(), Mark::now(None, Sources::new())?)]),
+            window_begins: None,
             reconnects_until: None,
             longest_reconnect: Duration::ZERO,
             opens: 0,
@@ -127,7 +99,8 @@ impl<'a> Timeline<'a> {
                 self.settle_opened().await?;
                 sleep(MARK_PAUSE).await;
                 let books = self.cluster.books().await?;
-                self.marks.insert(mark.value.clone(), Mark::now(Some(books))?);
+                let sources = self.cluster.sources().await?;
+                self.marks.insert(mark.value.clone(), Mark::now(Some(books), sources)?);
                 Ok(())
             }
             Step::Move(moves) => self.relocate(&pairs(&moves.pods.value), moves.how).await,
@@ -141,7 +114,7 @@ impl<'a> Timeline<'a> {
             Step::Replace(replace) => {
                 self.settle_opened().await?;
                 self.cluster.replace(&pairs(&replace.pods.value), replace.how).await?;
-                self.expect_reconnects();
+                self.pods_changed();
                 Ok(())
             }
             Step::KeepSending(nodes) => {
@@ -151,7 +124,7 @@ impl<'a> Timeline<'a> {
             Step::Scale(scale) => {
                 let pods = usize::try_from(scale.pods.get()).unwrap_or(usize::MAX);
                 self.cluster.scale(&scale.node.value, pods).await?;
-                self.expect_reconnects();
+                self.pods_changed();
                 Ok(())
             }
             Step::KillAgent(node) => {
@@ -162,9 +135,18 @@ impl<'a> Timeline<'a> {
                 if !self.agents.pins {
                     self.zeroes.set(&node.value, self.cluster.books().await?);
                 }
-                self.observers.start_agent(&node.value).await
+                self.observers.start_agent(&node.value).await?;
+                self.window_begins = Some(Instant::now() + WINDOW_PAUSE);
+                Ok(())
             }
-            Step::Check(check) => self.check(check).await,
+            Step::Check(check) => match check.when {
+                Some(When { mode }) if mode != self.cluster.network().plan().mode => {
+                    self.console
+                        .result(&format!("left out: only in {} mode", mode_name(mode)));
+                    Ok(())
+                }
+                _ => self.check(check).await,
+            },
             Step::Say(text) => {
                 self.console.text(text);
                 Ok(())
@@ -179,6 +161,9 @@ impl<'a> Timeline<'a> {
     }
 
     async fn open(&mut self, open: &Open) -> Result<()> {
+        if let Some(moment) = self.window_begins.take() {
+            sleep(moment.saturating_duration_since(Instant::now())).await;
+        }
         if let Some(reconnect) = &open.reconnect {
             self.longest_reconnect = self.longest_reconnect.max(reconnect.value.max.get());
         }
@@ -222,65 +207,13 @@ impl<'a> Timeline<'a> {
         // Agents forget addresses that are no endpoint any more.
         self.settle_opened().await?;
         self.cluster.relocate(pods, how).await?;
-        self.expect_reconnects();
+        self.pods_changed();
         Ok(())
     }
 
-    fn expect_reconnects(&mut self) {
+    fn pods_changed(&mut self) {
+        self.window_begins = Some(Instant::now() + WINDOW_PAUSE);
         self.reconnects_until = Some(Instant::now() + self.longest_reconnect + LOOK_INTERVAL);
-    }
-
-    async fn settle_opened(&mut self) -> Result<()> {
-        self.settle(START, None, Exact::OPENED, Times::Once).await.map(drop)
-    }
-
-    /// Waits until all sides agree on `what`, or for the timeout. The window of the reports begins at the mark `since`.
-    async fn settle(&mut self, since: &str, service: Option<&str>, what: Exact, times: Times) -> Result<Observation> {
-        if let Some(until) = self.reconnects_until.take() {
-            sleep(until.saturating_duration_since(Instant::now())).await;
-        }
-        let Some(since) = self.marks.get(since) else {
-            bail!("there is no mark {since}")
-        };
-        let deadline = Instant::now() + SETTLE_TIMEOUT;
-        let mut agreed_at = None;
-        loop {
-            let looked = look(self.cluster, self.observers, &self.zeroes, since, service).await?;
-            let at_rest = (!what.opened || looked.none_opened) && (!what.ends() || looked.none_closed);
-            let agreed = at_rest && exact::rows(what, &looked.seen).iter().all(|row| row.pass);
-            let since_when = agreed.then(|| *agreed_at.get_or_insert_with(Instant::now));
-            agreed_at = since_when;
-            let enough = since_when.is_some_and(|at| times == Times::Once || at.elapsed() >= STILL_AGREE_AFTER);
-            if enough || Instant::now() > deadline {
-                return Ok(looked.seen);
-            }
-            sleep(LOOK_INTERVAL).await;
-        }
-    }
-
-    async fn check(&mut self, check: &Check) -> Result<()> {
-        let since = check.since.as_ref().map_or(START, |mark| &mark.value);
-        let service = check.service.as_ref().map(|service| service.value.as_str());
-        let mut seen = self.settle(since, service, Exact::of(check), Times::Twice).await?;
-        let pages = self.observers.agent_pages().await?;
-        seen.losses_due = losses_due(&check.losses, self.agents, &seen, &pages).await?;
-        let rows = evaluate(check, &seen);
-        let pass = rows.iter().all(|row| row.pass);
-        self.console.text(&table::rows(&rows));
-        let name = if check.name.is_empty() {
-            format!("check {}", self.checks.len() + 1)
-        } else {
-            check.name.clone()
-        };
-        let at_seconds = self.console.elapsed().as_secs_f64();
-        self.checks.push(CheckResult {
-            name,
-            at_seconds,
-            pass,
-            rows,
-            seen,
-        });
-        Ok(())
     }
 }
 

@@ -86,6 +86,7 @@ pub async fn look(
             .collect::<Result<_>>()?,
         agent_losses: losses.filter(|(_, kinds)| !kinds.is_empty()).collect(),
         losses_due: BTreeMap::new(),
+        clients: None,
         failed,
         killed: observers.killed().clone(),
         report: reports

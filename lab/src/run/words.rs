@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::net::StopPod;
-use crate::scenario::open::Open;
+use crate::scenario::open::{Open, Order};
 use crate::scenario::spec::{Close, Step};
 
 /// A sentence about the step that begins.
@@ -78,6 +78,11 @@ fn open(open: &Open) -> String {
     if let Some(to) = &open.to {
         sentence += &format!(" to {}", to.value);
     }
+    sentence += match open.order {
+        Order::InTurn => "",
+        Order::Shuffled => ", each round in another order",
+        Order::Random => " by chance",
+    };
     if let Some(nat) = open.nat {
         let shared = plural(nat.addresses.get(), "shared address", "shared addresses");
         sentence += &format!(", {} % of them from {shared}", nat.percent.get());

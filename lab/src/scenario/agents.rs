@@ -22,6 +22,8 @@ pub struct Agents {
     pub udp_idle: Option<Span>,
     /// Most front doors to look up a second.
     pub door_lookups: Option<Int<1, 10_000_000>>,
+    /// Single flows that an agent tells in a report; past it, it tells those of a part of the clients.
+    pub client_events: Option<Int<100, 100_000>>,
     /// Look up by which front door flows came; so it is by default.
     pub front_doors: Option<bool>,
 }
@@ -40,6 +42,7 @@ impl Agents {
                 self.udp_idle.map(|span| format!("{}ms", span.as_millis())),
             ),
             ("--door-lookups", number(self.door_lookups.map(Int::get))),
+            ("--client-events", number(self.client_events.map(Int::get))),
         ];
         let pairs = pairs
             .into_iter()
@@ -62,8 +65,8 @@ mod tests {
         assert_eq!(flags("{}"), "");
         assert_eq!(flags("{pins: true, front_doors: true}"), "");
         assert_eq!(
-            flags("{max_flows: 64, ring_bytes: 4096, udp_idle: 1m 1s, front_doors: false}"),
-            "--max-flows 64 --ring-bytes 4096 --udp-idle 61000ms --no-front-doors"
+            flags("{max_flows: 64, ring_bytes: 4096, udp_idle: 1m 1s, client_events: 900, front_doors: false}"),
+            "--max-flows 64 --ring-bytes 4096 --udp-idle 61000ms --client-events 900 --no-front-doors"
         );
     }
 }

@@ -2,11 +2,11 @@
 //! a [`Scenario`] leaves, or all problems with their places.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use serde_saphyr::{Location, Spanned};
 
 use super::lists::Nodes;
-use super::service::Affinity;
 use super::spec::{MAX_NODES, MAX_PODS, MAX_STEPS, Spec, Step};
 use super::{PodSet, Process, Scenario};
 use crate::net::Protocol;
@@ -19,7 +19,9 @@ pub(super) fn scenario(spec: Spec) -> Result<Scenario, Vec<Problem>> {
     player.names(&spec);
     player.nodes = player.resolve_nodes(&spec);
     player.pods = player.resolve_pods(&spec);
+    player.zones(&spec);
     player.services(&spec);
+    player.work(&spec);
     player.host_network(&spec);
     player.processes(&spec);
     player.host_ports_differ(spec.placement.referenced);
@@ -36,7 +38,8 @@ pub(super) fn scenario(spec: Spec) -> Result<Scenario, Vec<Problem>> {
         return Err(player.problems);
     }
     let mut steps: Vec<Step> = spec.steps.value.into_iter().map(|step| step.value).collect();
-    if !matches!(steps.last(), Some(Step::Check(_))) {
+    // A check that some runs leave out is not the last word.
+    if !matches!(steps.last(), Some(Step::Check(check)) if check.when.is_none()) {
         steps.push(Step::Check(Box::default()));
     }
     Ok(Scenario {
@@ -44,13 +47,15 @@ pub(super) fn scenario(spec: Spec) -> Result<Scenario, Vec<Problem>> {
         description: spec.description,
         family: spec.family,
         nodes: player.nodes,
+        zones: player.zones,
         pods,
         service: spec.service,
         other_services: spec.other_services,
         host_network: player.host_network,
         processes: player.processes,
+        work: spec.work.map_or(Duration::ZERO, |work| work.value.per_flow.get()),
         agents: spec.agents,
-        balancer: spec.balancer,
+        balancer: spec.balancer.value,
         delivery: spec.delivery,
         steps,
     })
@@ -60,6 +65,7 @@ pub(super) fn scenario(spec: Spec) -> Result<Scenario, Vec<Problem>> {
 #[derive(Default)]
 pub(super) struct Player {
     pub(super) nodes: Vec<String>,
+    pub(super) zones: BTreeMap<String, String>,
     pub(super) pods: PodSet,
     /// Names of all Services.
     pub(super) services: BTreeSet<String>,
@@ -72,6 +78,8 @@ pub(super) struct Player {
     /// Nodes whose agent runs.
     pub(super) agents: BTreeSet<String>,
     pub(super) marks: BTreeSet<String>,
+    /// Marks since which pods or agents have changed; `start` among them.
+    pub(super) passed: BTreeSet<String>,
     pub(super) groups: BTreeSet<String>,
     pub(super) flows: u64,
     problems: Vec<Problem>,
@@ -179,70 +187,6 @@ impl Player {
         }
     }
 
-    fn services(&mut self, spec: &Spec) {
-        self.protocol = spec.service.protocol;
-        self.services.insert(spec.service.name.value.clone());
-        for Spanned { value, referenced, .. } in spec.other_services.iter().map(|other| &other.name) {
-            self.name("other_services.name", *referenced, value);
-            if !self.services.insert(value.clone()) {
-                self.problem(*referenced, format!("other_services: '{value}' is there twice"));
-            }
-        }
-        if let Some(timeout) = &spec.service.affinity_timeout_seconds
-            && spec.service.affinity == Affinity::None
-        {
-            self.problem(
-                timeout.referenced,
-                "service.affinity_timeout_seconds: needs `affinity: ClientIP`",
-            );
-        }
-    }
-
-    fn host_network(&mut self, spec: &Spec) {
-        for (pod, port) in &spec.host_network.0 {
-            let pod = Spanned::new(pod.clone(), port.referenced, port.defined);
-            if self.pod("host_network", &pod) {
-                self.host_network.insert(pod.value, port_number(port.value.get()));
-            }
-        }
-    }
-
-    fn processes(&mut self, spec: &Spec) {
-        for (name, process) in &spec.processes.0 {
-            let (at, node) = (process.referenced, &process.value.node);
-            self.name("processes", at, name);
-            self.node("processes.node", node.referenced, &node.value);
-            if self.services.contains(name) || self.pods.node_of(name).is_some() {
-                self.problem(at, format!("processes: '{name}' is taken"));
-            }
-            let process = Process {
-                node: node.value.clone(),
-                port: port_number(process.value.port.get()),
-            };
-            self.processes.insert(name.clone(), process);
-        }
-    }
-
-    /// What shares the address of a node differs in its port.
-    pub(super) fn host_ports_differ(&mut self, at: Location) {
-        let pods = self.host_network.iter().filter_map(|(pod, port)| {
-            let node = self.pods.node_of(pod)?;
-            Some((node.to_owned(), *port))
-        });
-        let processes = self
-            .processes
-            .values()
-            .map(|process| (process.node.clone(), process.port));
-        let mut taken = BTreeSet::new();
-        let twice: Vec<_> = pods
-            .chain(processes)
-            .filter(|place| !taken.insert(place.clone()))
-            .collect();
-        for (node, port) in twice {
-            self.problem(at, format!("host_network: port {port} of node '{node}' is taken twice"));
-        }
-    }
-
     pub(super) fn each_pod_once(&mut self, key: &str, pods: &[Spanned<String>]) {
         let mut seen = BTreeSet::new();
         for pod in pods {
@@ -272,11 +216,6 @@ impl Player {
         }
         known
     }
-}
-
-/// The bound of a port in a file is that of a port.
-fn port_number(port: u64) -> u16 {
-    u16::try_from(port).unwrap_or(u16::MAX)
 }
 
 pub(super) fn one_of<'a>(names: impl Iterator<Item = &'a String>) -> String {

@@ -3,7 +3,7 @@
 use serde_saphyr::{Location, Spanned};
 
 use super::check::{Player, one_of};
-use super::open::{KillAgents, MAX_FLOWS, MAX_FLOWS_IN_ALL, MAX_FLOWS_PER_CLIENT, Open};
+use super::open::{KillAgents, MAX_FLOWS, MAX_FLOWS_IN_ALL, MAX_FLOWS_PER_CLIENT, Open, Order};
 use crate::net::Protocol;
 
 impl Player {
@@ -25,6 +25,11 @@ impl Player {
                 every.referenced,
                 "open.datagram_every: needs a Service with `protocol: UDP`",
             );
+        }
+        if let Some(seed) = &open.seed
+            && open.order == Order::InTurn
+        {
+            self.problem(seed.referenced, "open.seed: needs `order: shuffled` or `order: random`");
         }
         if let Some(reconnect) = &open.reconnect
             && reconnect.value.min > reconnect.value.max

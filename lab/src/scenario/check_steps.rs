@@ -1,12 +1,12 @@
 //! What each step of a scenario file must be to what exists when it is played. Part of `check`.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_saphyr::{Location, Spanned};
 
 use super::check::{Player, one_of};
 use super::expect::{Check, START, Shares};
+use super::expect_why::Saying;
 use super::lists::Moves;
 use super::losses::{LossBound, LossKind, LossRule};
 use super::spec::{MAX_WAIT_SECONDS, Step};
@@ -16,6 +16,7 @@ impl Player {
     pub(super) fn step(&mut self, step: &Spanned<Step>) {
         let at = step.referenced;
         let word = step.value.word();
+        self.pass_marks(&step.value);
         match &step.value {
             Step::Open(open) => self.open(at, open),
             Step::Close(close) => {
@@ -158,11 +159,57 @@ impl Player {
         for shares in &check.shares {
             self.shares(shares);
         }
-        if let Some(codes) = &check.findings {
-            let different: BTreeSet<_> = codes.value.iter().collect();
-            if different.len() < codes.value.len() {
-                self.problem(codes.referenced, "check.findings: each code once");
+        if let Some(clients) = &check.clients {
+            let since = check.since.as_ref().map_or(START, |mark| &mark.value);
+            if clients.value.needs_truth() && self.passed.contains(since) {
+                let message =
+                    format!("check.clients: pods or agents have changed since '{since}', and single flows are");
+                self.problem(
+                    clients.referenced,
+                    format!("{message} told from then on; set a mark after the change, and use it in `since`"),
+                );
             }
+            if clients.value.exact && clients.value.sampled == Some(true) {
+                self.problem(
+                    clients.referenced,
+                    "check.clients: what is sampled is not `exact`; use `covered`",
+                );
+            }
+        }
+        for saying in &check.says {
+            let Saying {
+                code,
+                confidence,
+                words,
+            } = &saying.value;
+            if confidence.is_none() && words.is_empty() {
+                let code = code.code();
+                self.problem(
+                    saying.referenced,
+                    format!("check.says: at least one of `confidence`, `words` is needed for '{code}'"),
+                );
+            }
+        }
+    }
+
+    /// After these steps the window of a report begins anew.
+    fn pass_marks(&mut self, step: &Step) {
+        let changes = match step {
+            Step::Move(_) | Step::Restart(_) | Step::Replace(_) | Step::Scale(_) => true,
+            Step::KillAgent(_) | Step::StartAgent(_) => true,
+            Step::Open(open) => open.kill_agents.is_some(),
+            Step::Close(_)
+            | Step::Wait(_)
+            | Step::Settle
+            | Step::Mark(_)
+            | Step::KeepSending(_)
+            | Step::Check(_)
+            | Step::Say(_)
+            | Step::Show(_) => false,
+        };
+        if changes {
+            self.passed.extend(self.marks.iter().cloned());
+            self.passed.insert(START.to_owned());
         }
     }
 

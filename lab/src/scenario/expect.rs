@@ -1,20 +1,24 @@
 //! What a `check` step of a scenario file expects. YAML enters; [`Check`] leaves. Which pods and marks exist at that
 //! point of the timeline is checked in `check`.
 
-use flowskew_aggregator::report::{BalancerModel, FindingCode};
+use flowskew_aggregator::report::{AffinityCode, BalancerModel};
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
+use super::expect_why::{CauseBounds, ClientsRule, CpuRule, PersistenceRule, Sayings, StickinessBounds, When};
+use super::findings::Findings;
 use super::losses::LossRule;
 use super::value::{Amount, Bound};
 
 /// Expectations at one point of the timeline. Without a key, only the exact rules hold: `opened`, `closed`,
-/// `established`, `gone`, `unserved`, `losses`, `failures`.
+/// `established`, `gone`, `unserved`, `causes_add_up`, `losses`, `failures`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Check {
     /// A title for the table.
     pub name: String,
+    /// When it is made; always without it.
+    pub when: Option<When>,
     /// New flows are those since this mark; since the start without it.
     pub since: Option<Spanned<String>>,
     /// The Service whose report is looked at; the main one without it. Counts are compared for all.
@@ -45,8 +49,26 @@ pub struct Check {
     pub shares: Vec<Spanned<Shares>>,
     /// The verdict on the load balancer.
     pub balancer: Option<BalancerModel>,
-    /// The codes of all findings, in any order; an empty list: no finding.
-    pub findings: Option<Spanned<Vec<FindingCode>>>,
+    /// The codes of all findings.
+    pub findings: Option<Findings>,
+    /// What findings say.
+    pub says: Sayings,
+    /// The parts of all causes add up to the skew.
+    pub causes_add_up: Exactness,
+    /// Parts of the skew by cause.
+    pub causes: PerKind<CauseBounds>,
+    /// The verdict on session affinity.
+    pub affinity: Option<AffinityCode>,
+    /// Is the limit of kube-proxy's lists named as what breaks it?
+    pub affinity_list_limit: Option<bool>,
+    /// Do clients find their place again?
+    pub stickiness: StickinessBounds,
+    /// Who opens flows.
+    pub clients: Option<Spanned<ClientsRule>>,
+    /// How old flows are.
+    pub persistence: PersistenceRule,
+    /// How busy pods are.
+    pub cpu: Option<CpuRule>,
 }
 
 /// The mark that every scenario has: its start.
@@ -75,7 +97,7 @@ pub enum ZeroRule {
 }
 
 /// The same for new and for established flows.
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PerKind<T> {
     /// Of flows opened within the window.

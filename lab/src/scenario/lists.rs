@@ -60,6 +60,10 @@ pub struct Moves(pub Vec<(String, Spanned<String>)>);
 #[derive(Debug, Clone, Default)]
 pub struct HostPorts(pub Vec<(String, Spanned<Port>)>);
 
+/// Node and zone, in the order of the file.
+#[derive(Debug, Clone, Default)]
+pub struct Zones(pub Vec<(String, Spanned<String>)>);
+
 /// Process of a node, by name, in the order of the file.
 #[derive(Debug, Clone, Default)]
 pub struct Processes(pub Vec<(String, Spanned<NodeProcess>)>);
@@ -79,6 +83,12 @@ impl<'de> Deserialize<'de> for Moves {
 impl<'de> Deserialize<'de> for HostPorts {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         pairs(deserializer, "a map from pod to port").map(Self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Zones {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        pairs(deserializer, "a map from node to zone").map(Self)
     }
 }
 

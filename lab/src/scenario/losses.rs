@@ -40,6 +40,7 @@ pub enum LossKind {
     Corrected,
     UnservedFull,
     UdpFlowsFull,
+    ActivityDropped,
 }
 
 impl LossKind {
@@ -55,6 +56,7 @@ impl LossKind {
             Self::Corrected => "corrected",
             Self::UnservedFull => "unserved_full",
             Self::UdpFlowsFull => "udp_flows_full",
+            Self::ActivityDropped => "activity_dropped",
         }
     }
 }

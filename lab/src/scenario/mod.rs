@@ -3,9 +3,12 @@
 
 pub mod agents;
 mod check;
+mod check_cluster;
 mod check_open;
 mod check_steps;
 pub mod expect;
+pub mod expect_why;
+pub mod findings;
 pub mod lists;
 pub mod losses;
 pub mod open;
@@ -17,6 +20,7 @@ pub mod value;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
+use std::time::Duration;
 
 use serde_saphyr::{Location, MessageFormatter, UserMessageFormatter};
 
@@ -38,6 +42,8 @@ pub struct Scenario {
     pub family: AddressFamily,
     /// All nodes.
     pub nodes: Vec<String>,
+    /// Zones of nodes that have one, by node.
+    pub zones: BTreeMap<String, String>,
     /// The pods at the start.
     pub pods: PodSet,
     /// The Service.
@@ -48,6 +54,8 @@ pub struct Scenario {
     pub host_network: BTreeMap<String, u16>,
     /// Servers on nodes that are no pods, by name.
     pub processes: BTreeMap<String, Process>,
+    /// CPU time that each TCP flow costs its pod.
+    pub work: Duration,
     /// How the agents run.
     pub agents: Agents,
     /// How the external balancer picks a node.

@@ -35,6 +35,11 @@ pub struct Open {
     /// From how many client addresses.
     #[serde(default = "clients")]
     pub clients: Int<1, MAX_CLIENTS>,
+    /// In which order they open flows.
+    #[serde(default)]
+    pub order: Order,
+    /// Same seed, same order; without it each `open` of a file has one of its own, the same in each run.
+    pub seed: Option<Spanned<Int<0, { u64::MAX }>>>,
     /// A part of the flows comes from a few shared addresses instead.
     pub nat: Option<Nat>,
     /// A label for a later `close`.
@@ -90,6 +95,19 @@ impl Open {
 fn within(rate: u64, time: Span) -> u64 {
     // Bounded by the largest rate and the longest span.
     (rate * time.as_millis()).div_ceil(1_000)
+}
+
+/// Which client address opens the next flow.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// One after the other, again and again.
+    #[default]
+    InTurn,
+    /// Each once in a round, each round in another order.
+    Shuffled,
+    /// Any.
+    Random,
 }
 
 /// Many clients behind few addresses.

@@ -1,12 +1,14 @@
 //! The scenario file, key by key, as serde reads it. YAML enters; [`Spec`] leaves. What one value may be is checked here;
 //! what values must be to each other is checked in `check`. lab/README.md documents every key.
 
+use std::time::Duration;
+
 use serde::Deserialize;
-use serde_saphyr::Spanned;
+use serde_saphyr::{Location, Spanned};
 
 use super::agents::Agents;
 use super::expect::Check;
-use super::lists::{HostPorts, Moves, Nodes, Placement, Processes};
+use super::lists::{HostPorts, Moves, Nodes, Placement, Processes, Zones};
 use super::open::{MAX_FLOWS_IN_ALL, Open};
 use super::service::{OtherService, Service};
 use super::value::{Int, Span};
@@ -36,6 +38,9 @@ pub struct Spec {
     pub family: AddressFamily,
     /// The nodes; without it, those of `placement`.
     pub nodes: Option<Spanned<Nodes>>,
+    /// Zones of nodes.
+    #[serde(default)]
+    pub zones: Zones,
     /// The pods of each node.
     pub placement: Spanned<Placement>,
     /// The Service.
@@ -50,12 +55,14 @@ pub struct Spec {
     /// Servers that are no pods.
     #[serde(default)]
     pub processes: Processes,
+    /// What flows cost pods.
+    pub work: Option<Spanned<Work>>,
     /// How the agents run.
     #[serde(default)]
     pub agents: Agents,
     /// How the external balancer picks a node.
     #[serde(default = "equal")]
-    pub balancer: Balancer,
+    pub balancer: Spanned<Balancer>,
     /// What nodes see of the balancer.
     #[serde(default)]
     pub delivery: Delivery,
@@ -63,8 +70,19 @@ pub struct Spec {
     pub steps: Spanned<Vec<Spanned<Step>>>,
 }
 
-fn equal() -> Balancer {
-    Balancer::Equal
+fn equal() -> Spanned<Balancer> {
+    Spanned::new(Balancer::Equal, Location::UNKNOWN, Location::UNKNOWN)
+}
+
+/// Longest CPU time that a flow can cost.
+pub const MAX_WORK: Duration = Duration::from_millis(100);
+
+/// What flows cost pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Work {
+    /// CPU time of each TCP flow that opens.
+    pub per_flow: Span,
 }
 
 /// Address family, as the scenario file and the command line spell it.

@@ -39,6 +39,7 @@ pub fn plan(mode: ProxyMode, family: Family) -> NetworkPlan {
         mode,
         balancer: Balancer::Equal,
         nodes: names(&["node-0", "node-1", "node-2"]),
+        zones: BTreeMap::new(),
         delivery: Delivery::NodePort,
         services: vec![ServicePlan::example(family)],
     }

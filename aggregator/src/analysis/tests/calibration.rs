@@ -1,55 +1,13 @@
 //! Calibration: on samples drawn from a known truth, how often is the analysis right? Seeded, hence repeatable.
 
+use super::draws::{Binds, Draws};
 use super::*;
+use crate::analysis::significance::{REJECT, g_test};
 use crate::report::{BalancerModel, FindingCode};
-
-/// Marsaglia's xorshift64*: a few lines, repeatable on any machine.
-struct Draws(u64);
-
-impl Draws {
-    fn below_one(&mut self) -> f64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    /// One flow after the other: a node by `node_shares`, then one of its pods, each alike.
-    fn sample(&mut self, pods: &[usize], node_shares: &[f64], flows: u64) -> Vec<Vec<u64>> {
-        let mut counts: Vec<Vec<u64>> = pods.iter().map(|n| vec![0; *n]).collect();
-        for _ in 0..flows {
-            let mut at = self.below_one();
-            let mut node = 0;
-            while node + 1 < pods.len() && at >= node_shares[node] {
-                at -= node_shares[node];
-                node += 1;
-            }
-            let pod = (self.below_one() * pods[node] as f64) as usize;
-            counts[node][pod] += 1;
-        }
-        counts
-    }
-
-    fn analysis(&mut self, pods: &[usize], node_shares: &[f64], flows: u64) -> Analysis {
-        let counts = self.sample(pods, node_shares, flows);
-        analysis(&new_flows(&counts.iter().map(Vec::as_slice).collect::<Vec<_>>()))
-    }
-
-    /// How many of `runs` samples give an analysis for which `hit` holds.
-    fn hits(
-        &mut self,
-        runs: u64,
-        (pods, node_shares, flows): (&[usize], &[f64], u64),
-        hit: impl Fn(&Analysis) -> bool,
-    ) -> u64 {
-        (0..runs)
-            .filter(|_| hit(&self.analysis(pods, node_shares, flows)))
-            .count() as u64
-    }
-}
 
 const CROWDED: [usize; 7] = [3, 3, 1, 1, 1, 1, 1];
 const SPREAD: [usize; 11] = [1; 11];
+const RUNS: u64 = 2_000;
 
 fn weighted(pods: &[usize]) -> Vec<f64> {
     let all: usize = pods.iter().sum();
@@ -57,22 +15,20 @@ fn weighted(pods: &[usize]) -> Vec<f64> {
 }
 
 fn alarm(got: &Analysis) -> bool {
-    got.new.significant || !got.findings.is_empty()
+    got.new.significant || got.findings.iter().any(|finding| finding.code.is_fault())
 }
 
 #[test]
 fn even_services_alarm_at_most_once_in_a_hundred() {
     let mut draws = Draws(0x5eed_0001);
-    let sizes = [(30, 4000), (60, 4000), (300, 4000), (3_000, 2000)].map(|size| (size, [&SPREAD[..], &CROWDED]));
-    let cases = sizes
-        .iter()
-        .flat_map(|(size, placements)| placements.iter().map(|pods| (*size, *pods)));
-    for ((flows, runs), pods) in cases.chain([((30_000, 2000), &SPREAD[..])]) {
-        let alarms = draws.hits(runs, (pods, &weighted(pods), flows), alarm);
-        assert!(
-            alarms * 100 <= runs,
-            "{alarms} false alarms in {runs} runs of {flows} flows over {pods:?}"
-        );
+    for flows in [30, 60, 300, 3_000, 30_000] {
+        for pods in [&SPREAD[..], &CROWDED] {
+            let alarms = draws.hits(RUNS, (pods, &weighted(pods), flows), alarm);
+            assert!(
+                alarms * 100 <= RUNS,
+                "{alarms} false alarms in {RUNS} runs of {flows} flows over {pods:?}"
+            );
+        }
     }
 }
 
@@ -117,27 +73,94 @@ fn crowded_placement_raises_no_other_finding() {
     assert!(hits >= 297, "{hits} of 300");
 }
 
+/// Share of each node on [`CROWDED`], with zones of 2, 2 and 3 nodes that get the same.
+const BY_ZONE: [f64; 7] = [
+    1.0 / 6.0,
+    1.0 / 6.0,
+    1.0 / 6.0,
+    1.0 / 6.0,
+    1.0 / 9.0,
+    1.0 / 9.0,
+    1.0 / 9.0,
+];
+
+/// In how many of 1,000 runs of 2,000 flows of 500 clients is the verdict `want`? Zones are known.
+fn verdicts(draws: &mut Draws, pods: &[usize], shares: &[f64], binds: Binds, want: BalancerModel) -> u32 {
+    let right = (0..1_000).filter(|_| {
+        let mut input = draws.with_clients((pods, shares, 2_000), 500, binds);
+        for (node, zone) in input.nodes.iter_mut().zip(["a", "a", "b", "b", "c", "c", "c"]) {
+            node.zone = zone.to_owned();
+        }
+        analysis(&input).balancer.model == want
+    });
+    right.count() as u32
+}
+
 #[test]
 fn the_verdict_is_right_99_times_of_100() {
     let mut draws = Draws(0x5eed_0005);
-    let leader = [0.002, 0.988, 0.002, 0.002, 0.002, 0.002, 0.002];
+    let even = [1.0 / 7.0; 7];
+    let led = [0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0];
+    let leaking = [0.002, 0.988, 0.002, 0.002, 0.002, 0.002, 0.002];
     let lopsided = [0.30, 0.05, 0.25, 0.10, 0.10, 0.10, 0.10];
-    let cases: [(&[usize], Vec<f64>, BalancerModel); 7] = [
-        (&CROWDED, vec![1.0 / 7.0; 7], BalancerModel::EqualPerNode),
-        (&CROWDED, weighted(&CROWDED), BalancerModel::Weighted),
+    let cases = [
+        (even, Binds::Nothing, BalancerModel::EqualPerNode),
+        (even, Binds::Pods, BalancerModel::EqualPerNode),
+        (even, Binds::Nodes, BalancerModel::SourceHash),
+        (BY_ZONE, Binds::Nothing, BalancerModel::ZoneEqual),
+        (led, Binds::Nothing, BalancerModel::SingleLeader),
+        (leaking, Binds::Nothing, BalancerModel::SingleLeader),
+        (lopsided, Binds::Nothing, BalancerModel::NoneFits),
+    ];
+    for (shares, binds, want) in cases {
+        let right = verdicts(&mut draws, &CROWDED, &shares, binds, want);
+        assert!(right >= 990, "{want:?} in {right} of 1000 runs, clients keep {binds:?}");
+    }
+    let by_pods: [f64; 7] = std::array::from_fn(|node| weighted(&CROWDED)[node]);
+    let right = verdicts(&mut draws, &CROWDED, &by_pods, Binds::Nothing, BalancerModel::Weighted);
+    assert!(right >= 990, "weighted in {right} of 1000 runs");
+}
+
+#[test]
+fn even_placement_leaves_the_verdict_open_but_for_hash_and_leader() {
+    let mut draws = Draws(0x5eed_0007);
+    let pods = [2; 7];
+    let cases = [
+        ([1.0 / 7.0; 7], Binds::Nothing, BalancerModel::Undetermined),
+        ([1.0 / 7.0; 7], Binds::Nodes, BalancerModel::SourceHash),
         (
-            &CROWDED,
-            vec![0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0],
+            [0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0],
+            Binds::Nothing,
             BalancerModel::SingleLeader,
         ),
-        (&CROWDED, leader.to_vec(), BalancerModel::SingleLeader),
-        (&CROWDED, lopsided.to_vec(), BalancerModel::NoneFits),
-        (&SPREAD, weighted(&SPREAD), BalancerModel::Undetermined),
-        (&[2, 1], vec![0.5, 0.5], BalancerModel::EqualPerNode),
     ];
-    for (pods, shares, want) in cases {
-        let right = draws.hits(1000, (pods, &shares, 2_000), |got| got.balancer.model == want);
-        assert!(right >= 990, "{want:?} in {right} of 1000 runs over {pods:?}");
+    for (shares, binds, want) in cases {
+        let right = verdicts(&mut draws, &pods, &shares, binds, want);
+        assert!(right >= 990, "{want:?} in {right} of 1000 runs, clients keep {binds:?}");
+    }
+}
+
+#[test]
+fn few_bound_clients_do_not_pass_for_significant() {
+    let mut draws = Draws(0x5eed_0008);
+    let pods = [3, 3];
+    for clients in [20, 120, 400] {
+        let (mut counted, mut significant) = (0, 0);
+        for _ in 0..RUNS {
+            let input = draws.with_clients((&pods, &[0.5, 0.5], 20 * clients), clients, Binds::Pods);
+            let got = analysis(&input);
+            let flows: Vec<u64> = input.endpoints.iter().map(|endpoint| endpoint.new).collect();
+            counted += u32::from(g_test(&flows, &[1.0 / 6.0; 6], 1.0).p_value < REJECT);
+            significant += u32::from(got.new.significant);
+        }
+        assert!(
+            counted > 500,
+            "{counted} of {RUNS}: independent flows of {clients} clients would alarm"
+        );
+        assert!(
+            significant * 100 <= RUNS as u32,
+            "{significant} of {RUNS} with {clients} clients"
+        );
     }
 }
 

@@ -1,10 +1,13 @@
 //! Tests of the analysis: tables with numbers worked out by hand, properties of any input, calibration on samples.
 
+mod attribution;
 mod calibration;
+mod draws;
 mod properties;
 mod tables;
+mod views;
 
-use super::{AffinityInput, Analysis, EndpointInput, NodeInput, ServiceInput, analyse};
+use super::{AffinityInput, Analysis, EndpointInput, NodeInput, ServiceInput, WindowInput, analyse};
 use crate::report::Window;
 
 /// A Service from one slice of (new, established) per node. Nodes are n1, n2, ..., pods n1-1, n1-2, ...
@@ -51,6 +54,18 @@ fn new_flows(nodes: &[&[u64]]) -> ServiceInput {
         .map(|pods| pods.iter().map(|new| (*new, 0)).collect())
         .collect();
     service(&both.iter().map(Vec::as_slice).collect::<Vec<_>>())
+}
+
+/// New flows over another window.
+fn window(seconds: u64, new: &[u64]) -> WindowInput {
+    WindowInput {
+        seconds,
+        window: Window {
+            from_ms: 300_000_u64.saturating_sub(seconds * 1000),
+            to_ms: 300_000,
+        },
+        new: new.to_vec(),
+    }
 }
 
 fn analysis(input: &ServiceInput) -> Analysis {

@@ -3,6 +3,7 @@
 use flowskew_proto::v1;
 
 use crate::assignment::Assignment;
+use crate::clients::ClientKey;
 use crate::flow::{EndpointKey, Protocol, SourceClass};
 
 /// Acknowledges a report.
@@ -29,13 +30,20 @@ pub fn assignment(assignment: &Assignment) -> v1::AggregatorMessage {
         .into(),
     });
     message(v1::aggregator_message::Message::Assignment(v1::Assignment {
-        client_keys: Vec::new(),
         version: assignment.version,
         endpoints: endpoints.collect(),
         prefixes: prefixes.collect(),
         report_interval_ms: assignment.report_interval_ms,
         front_doors: assignment.front_doors().map(front_door).collect(),
+        client_keys: assignment.client_keys.iter().map(client_key).collect(),
     }))
+}
+
+fn client_key(key: &ClientKey) -> v1::ClientKey {
+    v1::ClientKey {
+        id: key.id,
+        key: key.key.to_vec(),
+    }
 }
 
 fn front_door(door: EndpointKey) -> v1::FrontDoor {

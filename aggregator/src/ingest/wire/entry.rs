@@ -1,11 +1,13 @@
 //! One entry of a node's ledger: checked, and made of plain types.
 
+use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 
+use flowskew_proto::ages::MAX_BUCKET;
 use flowskew_proto::v1;
 
 use crate::flow::{ByClass, CloseCause, Counts, EndpointKey, Protocol, SourceClass};
-use crate::ledger::{DoorCounts, DoorKey, Entry, LedgerKey, pod_uid};
+use crate::ledger::{DoorCounts, DoorKey, Entry, FlowAges, LedgerKey, pod_uid};
 
 /// Front doors of one entry that are read. The flows of others have no known door.
 const MAX_DOORS: usize = 256;
@@ -43,6 +45,27 @@ pub(super) fn entry(entry: v1::LedgerEntry) -> Option<Entry> {
         pod_uid: pod_uid(&entry.pod_uid),
         classes,
         doors: super::once(entry.doors.iter().take(MAX_DOORS).filter_map(door), |(key, _)| *key),
+        ages: entry.ages.as_ref().and_then(ages),
+    })
+}
+
+/// `None` for ages that make no sense: then they are not known.
+fn ages(ages: &v1::FlowAges) -> Option<FlowAges> {
+    if ages.buckets.len() != ages.flows.len() {
+        return None;
+    }
+    let mut by_bucket: BTreeMap<u8, u64> = BTreeMap::new();
+    for (&bucket, &flows) in ages.buckets.iter().zip(&ages.flows).filter(|(_, flows)| **flows > 0) {
+        let bucket = u8::try_from(bucket)
+            .ok()
+            .filter(|&bucket| u32::from(bucket) <= MAX_BUCKET)?;
+        let sum = by_bucket.entry(bucket).or_default();
+        *sum = sum.saturating_add(flows);
+    }
+    Some(FlowAges {
+        read_at_ms: ages.read_at_ms,
+        buckets: by_bucket.into_iter().collect(),
+        unknown: ages.unknown,
     })
 }
 
@@ -83,7 +106,7 @@ fn class(class: i32) -> SourceClass {
     }
 }
 
-fn address(bytes: &[u8]) -> Option<Ipv6Addr> {
+pub(super) fn address(bytes: &[u8]) -> Option<Ipv6Addr> {
     <[u8; 16]>::try_from(bytes).ok().map(Ipv6Addr::from)
 }
 

@@ -1,6 +1,7 @@
 //! The only place that knows both the wire format and the plain types. Everything that arrives is checked here, and
 //! bounded: an agent may be broken, or no agent.
 
+mod activity;
 mod answer;
 mod entry;
 
@@ -11,6 +12,7 @@ use std::collections::HashSet;
 
 use flowskew_proto::v1;
 
+use activity::activity;
 pub use answer::{ack, assignment};
 use entry::{entry, place};
 
@@ -91,6 +93,7 @@ pub fn report(mut report: v1::Report) -> Result<NodeReport, String> {
     let unserved = once(report.unserved.iter().filter_map(unserved), |found: &Unserved| {
         (found.at, found.reason)
     });
+    let (activity, invalid_activity) = activity(report.activity);
     let coverage = report.door_coverage.unwrap_or_default();
     Ok(NodeReport {
         epoch: report.epoch,
@@ -109,6 +112,8 @@ pub fn report(mut report: v1::Report) -> Result<NodeReport, String> {
             skipped: coverage.skipped,
         },
         degradations: degradations(&report.degradations),
+        activity,
+        invalid_activity,
     })
 }
 
@@ -130,6 +135,7 @@ fn losses(losses: &v1::Losses) -> NodeLosses {
         corrected: losses.corrected,
         unserved_full: losses.unserved_full,
         udp_flows_full: losses.udp_flows_full,
+        activity_dropped: losses.activity_dropped,
         entries_dropped: 0,
     }
 }

@@ -85,6 +85,32 @@ fn doors_without_sense_are_not_known() {
 }
 
 #[test]
+fn ages_without_sense_are_not_known() {
+    let check = |buckets: &[u32], flows: &[u64], expected: Option<&[(u8, u64)]>| {
+        let mut entry = entry("", vec![]);
+        entry.ages = Some(v1::FlowAges {
+            read_at_ms: 7,
+            buckets: buckets.to_vec(),
+            flows: flows.to_vec(),
+            unknown: 3,
+        });
+        let report = taken(v1::Report {
+            entries: vec![entry],
+            ..Default::default()
+        });
+        let found = report.entries[0].ages.as_ref();
+        assert_eq!(found.map(|ages| &*ages.buckets), expected, "{buckets:?} {flows:?}");
+        assert!(found.is_none_or(|ages| (ages.read_at_ms, ages.unknown) == (7, 3)));
+    };
+    check(&[], &[], Some(&[]));
+    check(&[5, 163, 0], &[1, 2, 3], Some(&[(0, 3), (5, 1), (163, 2)]));
+    check(&[5, 5, 6], &[u64::MAX, 1, 0], Some(&[(5, u64::MAX)]));
+    check(&[164], &[1], None);
+    check(&[256], &[1], None);
+    check(&[1, 2], &[1], None);
+}
+
+#[test]
 fn loads_attempts_and_degradations_are_checked() {
     let load = |uid: &str, cpu| v1::PodLoad {
         pod_uid: uid.to_owned(),
@@ -133,6 +159,7 @@ fn loads_attempts_and_degradations_are_checked() {
             corrected: 2,
             unserved_full: 3,
             udp_flows_full: 4,
+            activity_dropped: 5,
             ..Default::default()
         }),
         door_coverage: Some(v1::DoorCoverage {
@@ -163,9 +190,10 @@ fn loads_attempts_and_degradations_are_checked() {
             losses.recursion,
             losses.corrected,
             losses.unserved_full,
-            losses.udp_flows_full
+            losses.udp_flows_full,
+            losses.activity_dropped
         ),
-        (1, 2, 3, 4)
+        (1, 2, 3, 4, 5)
     );
     assert_eq!(report.door_coverage.skipped, 3);
 

@@ -26,7 +26,7 @@ fn with_doors(doors: &[(u16, u64, u64)]) -> Entry {
 fn doors(ledger: &NodeLedger) -> Vec<(u16, u64, u64)> {
     let (_, key) = ledger.at(&endpoint(1)).next().unwrap();
     key.doors()
-        .map(|(door, counts, opened)| (door.port, opened.sum(0, Tick::MAX), counts.established))
+        .map(|(door, counts, flows)| (door.port, flows.opened.sum(0, Tick::MAX), counts.established))
         .collect()
 }
 

@@ -1,6 +1,7 @@
 //! Sequences of reports, and what the ledger makes of them.
 
 mod beside;
+mod open;
 
 use std::net::Ipv6Addr;
 
@@ -30,6 +31,7 @@ fn entry(endpoint: EndpointKey, cgroup_id: u64, opened: u64, established: u64) -
         pod_uid: None,
         classes,
         doors: vec![],
+        ages: None,
     }
 }
 

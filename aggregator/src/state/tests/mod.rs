@@ -1,6 +1,8 @@
 //! Events, and what the owner answers; lost endpoints.
 
+mod clients;
 mod doors;
+mod figures;
 mod identity;
 
 use std::net::Ipv6Addr;
@@ -19,6 +21,8 @@ const EXTERNAL: usize = SourceClass::External.index();
 const SETTINGS: Settings = Settings {
     bucket: Duration::from_secs(1),
     report_interval: Duration::from_secs(1),
+    client_events: 10_000,
+    client_key_rotation: Duration::from_secs(86_400),
 };
 
 fn address(n: u16) -> Ipv6Addr {
@@ -144,6 +148,7 @@ fn entry(n: u16, cgroup_id: u64, opened: u64, established: u64) -> Entry {
         pod_uid: None,
         classes,
         doors: vec![],
+        ages: None,
     }
 }
 
@@ -196,14 +201,22 @@ impl Owner {
         self.send(node, stream, report).await
     }
 
-    /// Of epoch 1.
+    /// Of epoch 1, which began before any window. It comes some seconds from now, so that windows which begin after a change
+    /// of just now hold it.
     async fn send(&self, node: &str, stream: u64, report: NodeReport) -> bool {
         let (reply, taken) = oneshot::channel();
+        let at_ms = now_ms() + 5_000;
         let event = Event::Report {
             node: node.to_owned(),
             stream,
-            report: NodeReport { epoch: 1, ..report },
-            received_ms: now_ms(),
+            report: Box::new(NodeReport {
+                epoch: 1,
+                epoch_started_at_ms: at_ms - 600_000,
+                taken_at_ms: at_ms,
+                sent_at_ms: at_ms,
+                ..report
+            }),
+            received_ms: at_ms,
             reply,
         };
         self.events.send(event).await.unwrap();

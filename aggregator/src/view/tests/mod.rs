@@ -1,5 +1,6 @@
 //! Figures, and the reports and lists made of them.
 
+mod input;
 mod parts;
 
 use super::*;

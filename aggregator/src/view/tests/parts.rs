@@ -78,7 +78,11 @@ fn endpoints_that_do_not_count_are_listed() {
         port: 53,
         state,
         gone_ms: (state == GoneState::Gone).then_some(7),
-        tally: tally(new, established),
+        unready_since_ms: None,
+        // Nothing since it is not ready, and so many before.
+        tally: tally(0, established),
+        new_since_asked: vec![new],
+        activity: vec![],
     };
     port.protocol = Protocol::Udp;
     port.gone = vec![
@@ -98,7 +102,7 @@ fn endpoints_that_do_not_count_are_listed() {
         rows,
         [("old", 7, 4, true), ("starting", 2, 1, false), ("older", 1, 0, false)]
     );
-    assert_eq!(report.losses.flows_on_gone_endpoints, 10);
+    assert_eq!(report.losses.flows_on_gone_endpoints, 0, "of before the window");
     assert_eq!(report.losses.flows_of_no_pod, 6);
     // A TCP flow that is open on a pod that is gone is not stale: it has an end of its own.
     figures.ports[0].protocol = Protocol::Tcp;
@@ -147,27 +151,55 @@ fn what_limits_the_figures_is_said() {
     unknown.ports[0].endpoints[0].tally.unattributed = vec![7];
     let report = assemble(&unknown, &unknown.ports[0], 0).unwrap();
     assert_eq!(report.headline, report.notes[0]);
-    // The window begins at 1,000 s after midnight.
-    assert_eq!(
-        notes(&|port| {
-            port.nodes[1].counting_since_ms = Some(1_111_000);
-            port.nodes[1].origin = Origin::Migrated;
-        }),
-        [
-            "Counts since 00:18:31Z, less than the window: node b began to count within it, where an agent of another \
-             version counted before."
-        ]
-    );
-    assert!(notes(&|port| port.nodes[1].counting_since_ms = Some(999_000)).is_empty());
-    assert!(notes(&|port| port.nodes[1].counting_since_ms = None).is_empty());
+}
+
+#[test]
+fn a_window_that_begins_later_says_why() {
+    let notes = |change: &dyn Fn(&mut PortFigures)| {
+        let mut figures = figures(1, &[("a", 10, 5), ("b", 30, 5), ("c", 30, 5)]);
+        // It was asked to begin at 1,000 s, and ends at 1,300 s after midnight.
+        figures.ports[0].windows[0].from_ms = 1_120_000;
+        change(&mut figures.ports[0]);
+        let report = assemble(&figures, &figures.ports[0], 0).unwrap();
+        assert_eq!((report.window.from_ms, report.asked_from_ms), (1_120_000, 1_000_000));
+        report.notes
+    };
+    let end = "flows from before would show a skew that is none.";
+    let changed = format!("The window begins where the ready pods changed, which is 3 minutes ago (00:18:31Z): {end}");
     assert_eq!(
         notes(&|port| port.endpoints_changed_ms = Some(1_111_000)),
-        [
-            "The ready pods changed within the window, last at 00:18:31Z: flows from before count for those that are \
-             still there."
-        ]
+        [changed.as_str()]
     );
-    assert!(notes(&|port| port.endpoints_changed_ms = Some(999_000)).is_empty());
+    // A node that has begun before that does not matter.
+    let both = notes(&|port| {
+        port.endpoints_changed_ms = Some(1_111_000);
+        port.nodes[1].counting_since_ms = Some(1_110_000);
+    });
+    assert_eq!(both, [changed.as_str()]);
+    let late = notes(&|port| {
+        port.endpoints_changed_ms = Some(1_111_000);
+        port.nodes[1].counting_since_ms = Some(1_112_000);
+        port.nodes[1].origin = Origin::Migrated;
+        port.nodes[2].counting_since_ms = Some(1_240_000);
+    });
+    assert_eq!(
+        late,
+        [format!(
+            "The window begins where flows on b, c began to be counted, where an agent of another version counted before, \
+             which is 60 seconds ago (00:20:40Z): {end}"
+        )]
+    );
+    // What is silent has no say.
+    let silent = notes(&|port| {
+        port.endpoints_changed_ms = Some(1_111_000);
+        port.nodes[1].counting_since_ms = Some(1_112_000);
+        port.nodes[1].reporting = false;
+    });
+    assert_eq!(silent, [changed]);
+    // As asked.
+    let mut as_asked = figures(1, &[("a", 10, 5)]);
+    as_asked.ports[0].endpoints_changed_ms = Some(999_000);
+    assert!(assemble(&as_asked, &as_asked.ports[0], 0).unwrap().notes.is_empty());
 }
 
 #[test]

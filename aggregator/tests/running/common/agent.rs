@@ -98,13 +98,14 @@ pub fn hello(node: &str) -> v1::Hello {
     }
 }
 
-/// A report of one endpoint's external flows, taken now.
+/// A report of one endpoint's external flows, taken now. Counting began before the window that is shown when none is asked for.
 pub fn report(epoch: u64, sequence: u64, entries: Vec<v1::LedgerEntry>) -> v1::Report {
     v1::Report {
         epoch,
         sequence,
         taken_at_ms: now_ms(),
         sent_at_ms: now_ms(),
+        epoch_started_at_ms: now_ms() - 600_000,
         entries,
         ..Default::default()
     }

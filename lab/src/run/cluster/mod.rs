@@ -5,10 +5,12 @@ mod pods;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
 use self::pods::Start;
+use super::books::Sources;
 use super::identity;
 use super::observers::AgentPlace;
 use super::services;
@@ -31,6 +33,8 @@ pub struct Cluster {
     ended: Vec<Running>,
     /// Nodes to which the balancer sends, with or without pods.
     kept: BTreeSet<String>,
+    /// CPU time that each flow costs a pod.
+    work: Duration,
     starts: u64,
 }
 
@@ -57,6 +61,7 @@ impl Cluster {
             balancer: scenario.balancer,
             delivery: scenario.delivery,
             nodes: scenario.nodes.clone(),
+            zones: scenario.zones.clone(),
             services: services::plans(scenario, family),
         };
         let api = ApiServer::start().await?;
@@ -70,6 +75,7 @@ impl Cluster {
             running: BTreeMap::new(),
             ended: Vec::new(),
             kept: BTreeSet::new(),
+            work: scenario.work,
             starts: 0,
         };
         cluster.publish_nodes_and_services()?;
@@ -91,6 +97,7 @@ impl Cluster {
                 node,
                 self.network.node_address(node)?,
                 self.network.pod_cidr(node)?,
+                plan.zones.get(node),
             ))?;
         }
         plan.services
@@ -197,6 +204,20 @@ impl Cluster {
             .iter()
             .map(|(to, clients)| async move { Ok::<_, anyhow::Error>((to.clone(), clients.counts().await?)) });
         Ok(futures::future::try_join_all(counts).await?.into_iter().collect())
+    }
+
+    /// Flows that each client address has opened, by what it dials.
+    ///
+    /// # Errors
+    /// Clients have ended.
+    pub async fn sources(&self) -> Result<Sources> {
+        let mut all = Sources::new();
+        for (to, clients) in &self.clients {
+            let by_source = clients.by_source().await?.into_iter();
+            let flows = by_source.map(|(source, pods)| (source, pods.values().sum()));
+            all.insert(to.clone(), flows.collect());
+        }
+        Ok(all)
     }
 
     /// The pods that run, in the order in which they came.

@@ -102,6 +102,7 @@ impl Cluster {
                 host_network: host_port.is_some(),
                 address,
                 cgroup: Some(identity::pod_cgroup(&node, &uid)),
+                work: self.work,
                 ..PodPlan::new(&instance, &node, vec![Listen { protocol, port }])
             };
             let ip = self
@@ -113,6 +114,7 @@ impl Cluster {
                 name: pod.clone(),
                 uid,
                 host_ip: self.network.node_address(&node)?,
+                zone: self.network.plan().zones.get(&node).cloned(),
                 node,
                 ip,
                 port,

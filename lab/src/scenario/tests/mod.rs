@@ -52,6 +52,52 @@ fn a_short_file_is_enough() {
 }
 
 #[test]
+fn a_check_that_some_runs_leave_out_is_not_the_last() {
+    let with = |check: &str| {
+        let yaml = format!("name: a\nplacement: {{a: 1}}\nsteps:\n  - check: {check}\n");
+        Scenario::parse("s.yaml", &yaml).unwrap().steps.len()
+    };
+    assert_eq!(with("{name: last}"), 1);
+    assert_eq!(with("{when: {mode: iptables}}"), 2);
+}
+
+#[test]
+fn zones_and_work_are_read() {
+    let yaml = "name: a\nplacement: {a: 1, b: 1}\nzones: {a: east, b: west}\nbalancer: zone-equal\n\
+                work: {per_flow: 2ms}\nsteps: []\n";
+    let scenario = Scenario::parse("s.yaml", yaml).unwrap();
+    assert_eq!(
+        (scenario.zones["a"].as_str(), scenario.zones["b"].as_str()),
+        ("east", "west")
+    );
+    assert_eq!(scenario.balancer, crate::net::Balancer::ZoneEqual);
+    assert_eq!(scenario.work, Duration::from_millis(2));
+}
+
+#[test]
+fn clients_are_exact_since_the_last_change() {
+    let with = |step: &str, since: &str| {
+        let steps = format!("  - {step}\n  - mark: then\n  - check: {{since: {since}, clients: {{exact: true}}}}\n");
+        Scenario::parse(
+            "s.yaml",
+            &format!("name: a\nplacement: {{a: [one], b: 1}}\nsteps:\n{steps}"),
+        )
+        .is_ok()
+    };
+    for change in [
+        "restart: {pods: [one]}",
+        "move: {pods: {one: b}}",
+        "replace: {pods: {one: two}}",
+        "scale: {node: b, pods: 2}",
+        "kill_agent: a",
+        "open: {for: 5s, rate: 9, lifetime: 0s, kill_agents: {times: 1, min: 1s, max: 1s}}",
+    ] {
+        assert_eq!([with(change, "start"), with(change, "then")], [false, true], "{change}");
+    }
+    assert!(with("open: {flows: 1}", "start"));
+}
+
+#[test]
 fn names_and_counts_mix() {
     let scenario = Scenario::parse("s.yaml", RIGHT).unwrap();
     assert_eq!(scenario.nodes, ["node-1", "node-2", "node-3"]);

@@ -79,6 +79,9 @@ fn concentration(subject: &Subject) -> Option<String> {
     let pinned = clients.pinned_peak_ratio.map_or_else(String::new, |peak| {
         format!("; bound to pods at random they alone would give a peak ratio of {peak:.2}")
     });
+    if clients.distinct.high < 1.5 {
+        return Some(format!("One client opens all of them{pinned}."));
+    }
     Some(format!(
         "{} clients open as unevenly as {:.1} equal ones, the ten heaviest open {}{pinned}.",
         count(clients.distinct.value.round() as u64),

@@ -145,7 +145,6 @@ fn broken(new: &Subject) -> Option<Finding> {
     let breaks = affinity.breaks.filter(|_| affinity.code == AffinityCode::Broken)?;
     Some(Finding {
         confidence: Confidence::High,
-        evidence: vec![affinity.sentence.clone()],
         ..finding(new, FindingCode::AffinityBroken, bound::broken(new, &breaks))
     })
 }

@@ -4,16 +4,17 @@
 mod ages;
 mod outlook;
 mod projection;
+mod rate;
 mod sentence;
 
 #[cfg(test)]
 mod tests;
 
 use super::ServiceInput;
-use super::clients::interval::poisson;
 use super::shares::Split;
 use crate::report::{EndpointAges, Estimate, Persistence};
 use outlook::Outlook;
+use rate::Rate;
 
 /// Established flows with a peak ratio below this are taken for even.
 pub(super) const EVEN_PEAK_RATIO: f64 = 1.2;
@@ -77,38 +78,6 @@ pub(super) fn persistence(input: &ServiceInput, new: &Split, target: f64) -> Opt
             .fold(0, |sum, former| sum.saturating_add(former.established)),
         sentence: String::new(),
     };
-    found.sentence = sentence::sentence(input, &found, &outlook);
+    found.sentence = sentence::sentence(input, &found, &outlook, rate.mixed);
     Some(found)
-}
-
-/// How fast flows close.
-struct Rate {
-    closes: u64,
-    flow_hours: f64,
-    /// Per flow and hour; `None` when no flow was open.
-    hazard: Option<Estimate>,
-}
-
-impl Rate {
-    fn of(input: &ServiceInput) -> Self {
-        let closes = input
-            .endpoints
-            .iter()
-            .fold(0_u64, |sum, e| sum.saturating_add(e.closed));
-        let open_ms = input
-            .endpoints
-            .iter()
-            .fold(0_u128, |sum, e| sum.saturating_add(e.open_ms));
-        let flow_hours = open_ms as f64 / HOUR_MS;
-        let (low, high) = poisson(closes);
-        Self {
-            closes,
-            flow_hours,
-            hazard: (open_ms > 0).then(|| Estimate {
-                value: closes as f64 / flow_hours,
-                low: low / flow_hours,
-                high: high / flow_hours,
-            }),
-        }
-    }
 }

@@ -56,7 +56,7 @@ pub(super) fn lines(report: &ServiceReport) -> Vec<String> {
     let persistence = report.persistence.as_ref().filter(|persistence| persistence.flows > 0);
     [
         clients.map(self::clients),
-        affinity.map(|affinity| format!("Affinity: {}, {}", affinity.code.code(), affinity.sentence)),
+        affinity.map(|affinity| format!("Affinity: {}. {}", affinity.code.code(), affinity.sentence)),
         persistence.map(|persistence| format!("Age: {}", persistence.sentence)),
     ]
     .into_iter()

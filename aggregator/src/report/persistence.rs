@@ -14,9 +14,9 @@ pub struct Persistence {
     pub before_change: Option<Estimate>,
     /// By endpoint, in the order of the report's endpoints.
     pub endpoints: Vec<EndpointAges>,
-    /// Flows that closed within the window.
+    /// Flows that closed within the window, of those that were open when it began; of all where that is not known.
     pub closes: u64,
-    /// Flows open at a moment, summed over the window: flow-hours.
+    /// For how long these flows were open within the window, summed: flow-hours.
     pub flow_hours: f64,
     /// Closes per flow and hour. Null when no flow was open.
     pub hazard_per_hour: Option<Estimate>,

@@ -16,10 +16,10 @@ pub(super) const LIST: f64 = 100.0;
 /// Fewer breaks do not show a limit.
 const LIMIT_BREAKS: u64 = 10;
 
-/// Of the breaks, and of the pairs within the list, at most this part may not fit a limit; more in a sample, where the number of
-/// others is estimated.
+/// Of the breaks, and of the pairs within the list, at most this part may not fit a limit: opens that are under way at one moment
+/// blur the order near its end. More in a sample, where the number of others is estimated.
 const MISFIT: (f64, f64) = (0.05, 0.25);
-const WITHIN_BREAKS: (f64, f64) = (0.01, 0.05);
+const WITHIN_BREAKS: (f64, f64) = (0.05, 0.15);
 
 /// Two consecutive opens of one client on one node, as indexes into [`History::opens`].
 struct Pair {

@@ -6,8 +6,9 @@ use super::super::floor::noise_floor;
 use super::super::models::expected_shares;
 use super::super::shares::Split;
 use super::super::significance::{REJECT, flows_needed, g_test};
+use super::HOUR_MS;
 use super::projection::Projection;
-use super::{HOUR_MS, Rate};
+use super::rate::Rate;
 use crate::report::{BalancerModel, FlowKind};
 
 /// Why it is so, or when.

@@ -12,7 +12,7 @@ const HOUR_SECONDS: f64 = 3_600.0;
 const REMEDY: &str = "a maximum connection age or a staggered restart of all pods is quicker";
 
 /// How old, which pods, when even, and what to do.
-pub(super) fn sentence(input: &ServiceInput, found: &Persistence, outlook: &Outlook) -> String {
+pub(super) fn sentence(input: &ServiceInput, found: &Persistence, outlook: &Outlook, mixed: bool) -> String {
     let mut parts = vec![age(input, found)];
     if outlook.course != Course::Even {
         parts.extend(late_comers(input));
@@ -23,7 +23,7 @@ pub(super) fn sentence(input: &ServiceInput, found: &Persistence, outlook: &Outl
             plural(found.left_on_gone, "more flow")
         ));
     }
-    parts.push(when(found, outlook));
+    parts.push(when(found, outlook, mixed));
     parts.join("; ") + "."
 }
 
@@ -80,7 +80,18 @@ fn late_comers(input: &ServiceInput) -> Option<String> {
     })
 }
 
-fn when(found: &Persistence, outlook: &Outlook) -> String {
+/// `mixed`: the rate at which flows close is that of short and long ones together.
+fn when(found: &Persistence, outlook: &Outlook, mixed: bool) -> String {
+    let of = if mixed {
+        "open flows, short and long ones together,"
+    } else {
+        "flows that were open when the window began"
+    };
+    let of_them = if mixed {
+        ""
+    } else {
+        "of those that were open when the window began "
+    };
     let target = ratio(Some(found.target_peak_ratio));
     let peak = ratio(outlook.peak);
     let hours = |hours: f64| about(hours * HOUR_SECONDS);
@@ -106,7 +117,7 @@ fn when(found: &Persistence, outlook: &Outlook) -> String {
                 .low
                 .map(|low| format!(", but not within {} {}", hours(low), basis(outlook.basis)));
             format!(
-                "none closed in {:.1} flow-hours, so nobody knows when their peak ratio of {peak} is below {target}{}; {REMEDY}",
+                "none {of_them}closed in {:.1} flow-hours, so nobody knows when their peak ratio of {peak} is below {target}{}; {REMEDY}",
                 found.flow_hours,
                 least.unwrap_or_default(),
             )
@@ -117,7 +128,7 @@ fn when(found: &Persistence, outlook: &Outlook) -> String {
                 _ => String::new(),
             };
             format!(
-                "each hour {} of the open flows close ({} seen), so their peak ratio of {peak} is below {target} in about \
+                "each hour {} of the {of} close ({} seen), so their peak ratio of {peak} is below {target} in about \
                  {}{interval} {}; {REMEDY}",
                 percent(found.hazard_per_hour.map_or(0.0, |hazard| hazard.value)),
                 plural(found.closes, "close"),

@@ -1,8 +1,11 @@
 //! The whole of a Service's persistence, with numbers worked out by hand.
 
 use super::super::shares::Split;
-use super::super::{AgesInput, EndpointInput, FormerEndpoint, NodeInput, ServiceInput};
+use super::super::{
+    AgesInput, ClientEvent, ClientEventKind, ClientsInput, EndpointInput, FormerEndpoint, NodeInput, ServiceInput,
+};
 use super::*;
+use crate::flow::CloseCause;
 use crate::report::{FlowKind, Window};
 
 const NOW: u64 = 100 * 3_600_000;
@@ -81,7 +84,7 @@ fn flows_wane_as_they_close() {
     for part in [
         "Of 1,000 established flows half are older than about 2.1 h, and 80.0 % opened before the ready pods last changed 30 min ago",
         "; pod gw-1 came later and holds 10.0 % of them; 7 more flows still open on pods that are not ready any more",
-        "each hour 10.0 % of the open flows close (100 closes seen), so their peak ratio of 1.80 is below 1.20 in about 14 h (",
+        "each hour 10.0 % of the open flows, short and long ones together, close (100 closes seen), so their peak ratio of 1.80 is below 1.20 in about 14 h (",
         " if new flows stay as even as they are; a maximum connection age or a staggered restart",
     ] {
         assert!(found.sentence.contains(part), "{part} is not in {}", found.sentence);
@@ -174,4 +177,69 @@ fn the_order_of_endpoints_makes_no_difference() {
     let (a, mut b) = (of(&input), of(&turned));
     b.endpoints.reverse();
     assert_eq!(a, b);
+}
+
+/// `old` flows of the first pod that closed after half an hour of the window, and short ones that came and went within it.
+fn with_closes(mut input: ServiceInput, old: u64, short: u64) -> ServiceInput {
+    let closed = |lifetime_ms| ClientEvent {
+        at_ms: NOW - 1_800_000,
+        client: 1,
+        place: 0,
+        what: ClientEventKind::Closed {
+            cause: CloseCause::ClientFin,
+            lifetime_ms,
+        },
+    };
+    let events = (0..old).map(|i| closed(if i % 2 == 0 { None } else { Some(3_600_000) }));
+    input.clients = Some(ClientsInput {
+        events: events.chain((0..short).map(|_| closed(Some(1_000)))).collect(),
+        ..ClientsInput::default()
+    });
+    input.endpoints[0].closed = old + short;
+    input
+}
+
+#[test]
+fn short_flows_do_not_hide_that_none_of_the_old_ones_closes() {
+    let found = of(&with_closes(service([20_000, 20_000], 0), 0, 20_000));
+    assert_eq!((found.closes, found.hours_to_even), (0, None));
+    // 750 + 50 of the 1,000 were open when the window began.
+    assert_eq!(found.flow_hours, 800.0);
+    assert!(
+        found
+            .sentence
+            .contains("none of those that were open when the window began closed"),
+        "{}",
+        found.sentence
+    );
+    // Without ages by flow they cannot be told apart, and the sentence says so.
+    let mixed = of(&service([20_000, 20_000], 20_000));
+    assert!(mixed.hours_to_even.unwrap() < 1.0);
+    assert!(
+        mixed.sentence.contains("short and long ones together"),
+        "{}",
+        mixed.sentence
+    );
+}
+
+#[test]
+fn the_rate_is_that_of_the_flows_that_were_open_when_the_window_began() {
+    let found = of(&with_closes(service([50, 50], 0), 80, 1_000));
+    // 800 open for an hour, 80 for half of one.
+    assert_eq!((found.closes, found.flow_hours), (80, 840.0));
+    near(found.hazard_per_hour.map(|hazard| hazard.value), 80.0 / 840.0);
+    assert!(
+        found
+            .sentence
+            .contains("of the flows that were open when the window began close (80 closes seen)"),
+        "{}",
+        found.sentence
+    );
+    let mut sampled = with_closes(service([50, 50], 0), 10, 100);
+    sampled.clients.as_mut().unwrap().sampling_shift = 3;
+    assert_eq!((of(&sampled).closes, of(&sampled).flow_hours), (80, 840.0));
+    // What is missing may be closes.
+    let mut missing = with_closes(service([50, 50], 0), 80, 1_000);
+    missing.clients.as_mut().unwrap().missing = 1;
+    assert_eq!(of(&missing).closes, 1_080);
 }

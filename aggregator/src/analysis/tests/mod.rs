@@ -6,6 +6,7 @@ mod draws;
 mod properties;
 mod tables;
 mod views;
+mod worked;
 
 use super::{AffinityInput, Analysis, EndpointInput, NodeInput, ServiceInput, WindowInput, analyse};
 use crate::report::Window;

@@ -142,7 +142,11 @@ fn gathered(figures: &Figures, port: &PortFigures, window: usize) -> Option<Gath
 }
 
 fn clients(found: Gathered, port: &PortFigures) -> ClientsInput {
-    let lost = port.nodes.iter().map(|node| node.losses.activity_dropped);
+    // What found the kernel's ring full was never told.
+    let lost = port
+        .nodes
+        .iter()
+        .flat_map(|node| [node.losses.activity_dropped, node.losses.ring_full]);
     ClientsInput {
         sampling_shift: found.sampling_shift,
         events: found.events,

@@ -67,7 +67,8 @@ fn with_clients() -> Figures {
 #[test]
 fn clients_are_told_by_place_and_from_where_the_window_was_asked_to_begin() {
     let mut figures = with_clients();
-    figures.ports[0].nodes[1].losses.activity_dropped = 4;
+    figures.ports[0].nodes[1].losses.activity_dropped = 3;
+    figures.ports[0].nodes[1].losses.ring_full = 1;
     let given = input(&figures, &figures.ports[0], 0);
     assert_eq!((given.window.from_ms, given.asked_from_ms), (1_100_000, 1_000_000));
     let old = FormerEndpoint {
